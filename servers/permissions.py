@@ -1,5 +1,5 @@
-"""Permission checks inside the verbs: whichever page or command calls a verb, a refusal is recorded in the audit
-log."""
+"""Permission checks inside the verbs: a refusal is recorded in the audit log, whatever page or command calls the
+verb."""
 
 from typing import Any
 

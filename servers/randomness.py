@@ -1,4 +1,4 @@
-"""Random bytes and UUIDs for the path of a call, from OpenSSL's generator, which also secures TLS and is safe across forks.
+"""Random bytes and UUIDs for the path of a call, from OpenSSL's generator, which also secures TLS and is fork-safe.
 
 `os.urandom` and `uuid.uuid4` call the kernel each time and release the GIL: among the many threads of a busy process,
 getting it back costs several times as much as sealing a value.

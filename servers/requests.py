@@ -26,7 +26,7 @@ def return_to(request: HttpRequest, page: str) -> str:
 def client_address(peer: str, forwarded_for: str) -> str:
     """The address seen by the outermost of our own proxies; without proxies, the peer's.
 
-    X-Forwarded-For grows to the right: entry -n was written by the n-th proxy from us, all left of it by strangers.
+    X-Forwarded-For grows to the right: entry -n was written by the n-th proxy from us; what is left of it is untrusted.
     """
     count = settings.TRUSTED_PROXIES
     hops = [hop.strip() for hop in forwarded_for.split(",") if hop.strip()] if count > 0 else []

@@ -1,4 +1,4 @@
-"""Secret values in memory: a wrapper that shows nothing, the set of live values, and the encodings in which they
+"""Secret values in memory: a wrapper that never shows them, the set of live values, and the encodings in which they
 appear.
 
 Standard library only, so that any layer may use it.
@@ -15,10 +15,10 @@ from urllib.parse import quote, quote_plus
 
 #: what stands in place of a masked value
 MASK = "[redacted]"
-#: shorter values occur in every text by chance; masking them would reveal what they are
+#: shorter values occur by chance in any text; masking them would reveal what they are
 MIN_LENGTH = 4
 
-#: characters that encoders of JSON write by their number: Go and Rails, Gson, Django, .NET
+#: characters that JSON encoders write as \uXXXX: Go and Rails, Gson, Django, .NET
 _BY_NUMBER = (
     (frozenset("&<>"), "04x"),
     (frozenset("&'<=>"), "04x"),
@@ -26,16 +26,16 @@ _BY_NUMBER = (
     (frozenset("\"&'+<>`"), "04X"),
 )
 
-#: values of these characters alone look the same in a URL, in JSON and in HTML
+#: values that consist only of these characters look the same in a URL, in JSON and in HTML
 _NEVER_ESCAPED = re.compile(r"[A-Za-z0-9._-]*\Z")
 
 _live: "weakref.WeakSet[Secret]" = weakref.WeakSet()
-_guard = threading.Lock()  # a set that grows while another thread lists it raises
+_guard = threading.Lock()  # iterating over a set raises if another thread adds to it
 _made = 0
 
 
 class Secret:
-    """A value without repr, str, pickle or JSON. `reveal()` is the one way out, greppable."""
+    """A value without repr, str, pickle or JSON. `reveal()` is the only way to read it, and easy to grep for."""
 
     __slots__ = ("__weakref__", "_value")
 
@@ -65,19 +65,19 @@ class Secret:
 
 
 def live_values() -> Iterator[str]:
-    """Every secret value now alive in this process, for the redaction of logs."""
+    """Every secret value currently alive in this process, for log redaction."""
     with _guard:
         present = list(_live)
     return (secret.reveal() for secret in present if secret)
 
 
 def live_version() -> tuple[int, int]:
-    """Another one whenever `live_values` may have changed."""
+    """A version that differs whenever `live_values` may have changed."""
     return _made, len(_live)
 
 
 def variants(value: str) -> set[str]:
-    """The forms in which a secret may turn up: raw, URL, JSON, HTML, repr, hex, base64 at each of its three offsets."""
+    """The forms in which a secret may appear: raw, URL, JSON, HTML, repr, hex, base64 at each of the three offsets."""
     data = value.encode(errors="surrogatepass")
     forms = {value, value.lower(), value.upper()}
     if not _NEVER_ESCAPED.match(value):
@@ -89,7 +89,7 @@ def variants(value: str) -> set[str]:
 
 
 def _escaped(value: str) -> set[str]:
-    """Encoders differ in the characters that they escape."""
+    """The escaped forms of a value: encoders differ in the characters that they escape."""
     forms = {quote(value, safe=""), quote(value), quote_plus(value), html.escape(value), repr(value)[1:-1]}
     # JavaScript's encodeURIComponent, and its URLSearchParams as well as Java's URLEncoder
     forms |= {quote(value, safe="!'()*"), quote_plus(value, safe="*").replace("~", "%7E")}
@@ -105,7 +105,7 @@ def _escaped(value: str) -> set[str]:
 
 
 def _base64_at(data: bytes, shift: int) -> list[str]:
-    """The characters that depend on `data` alone when it stands `shift` bytes after a group of three."""
+    """The base64 characters that depend on `data` only, if it starts `shift` bytes into a group of three."""
     first = -(-shift * 8 // 6)
     last = (shift + len(data)) * 8 // 6
     padded = b"\0" * shift + data

@@ -1,4 +1,4 @@
-"""Reloading a page that shows a secret once sends its form again. That must not create another secret."""
+"""Reloading a page that shows a secret once submits its form again. That must not create another secret."""
 
 import hashlib
 from typing import Final
@@ -11,9 +11,9 @@ ALREADY_USED: Final = "This was already created. Its secret was shown only once.
 
 
 def use_form(request: HttpRequest) -> bool:
-    """False if this very form was used before: its page was reloaded.
+    """Return False if this same form was already used because its page was reloaded.
 
-    Each page masks the CSRF token differently, so no two forms carry the same text.
+    Each page masks the CSRF token differently, so no two forms contain the same text.
     """
     token = request.POST.get("csrfmiddlewaretoken", "")
     if not token:  # a script sent it as a header; there is no page to reload

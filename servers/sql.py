@@ -1,7 +1,7 @@
-"""Rows without the ORM's compiler, which on the path of every call costs five to ten times as much as the database.
+"""Rows without the ORM's compiler, which costs five to ten times as much as the database on the path of every call.
 
-The statements are made once from the models themselves, so a new column is never forgotten; values go through the
-fields' own conversions, the same on SQLite and PostgreSQL.
+The statements are built once from the models, so a new column is never forgotten; values go through the fields' own
+conversions, both on SQLite and PostgreSQL.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,18 +16,18 @@ from django.db.models.expressions import Col
 
 M = TypeVar("M", bound=Model)
 Converter = Callable[[Any, Any, Any], Any]
-#: fields whose values of exactly these types every driver stores unchanged
+#: fields whose values every driver stores unchanged if they have exactly one of the types below
 _AS_THEY_ARE = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
 _STORED_TYPES = frozenset({str, int, bool, float, type(None)})
 
 
 def database() -> BaseDatabaseWrapper:
-    """This thread's connection. `django.db.connection` looks it up again at each of a statement's many accesses."""
+    """This thread's connection. `django.db.connection` looks it up again on each of a statement's many accesses."""
     return connections[DEFAULT_DB_ALIAS]
 
 
 # --- execution ---------------------------------------------------------------------------------------------------------
-#: different statements: those with constant text, each with a few different numbers of placeholders
+#: number of distinct statements: constant texts, each with a few different numbers of placeholders
 _STATEMENTS = 512
 
 
@@ -48,7 +48,7 @@ def fetch_one(sql: str, values: Sequence[Any] = ()) -> Any:
 
 
 def execute(sql: str, values: Sequence[Any] = ()) -> int:
-    """How many rows one statement without a result changed."""
+    """Execute a statement without a result. Returns how many rows it changed."""
     connection = database()
     if _takes_plain(connection):
         with connection.wrap_database_errors:
@@ -59,7 +59,7 @@ def execute(sql: str, values: Sequence[Any] = ()) -> int:
 
 
 def execute_many(sql: str, many: Sequence[Sequence[Any]]) -> None:
-    """One statement for each of these values."""
+    """Execute the statement once for each of these sequences of values."""
     connection = database()
     if _takes_plain(connection):
         with connection.wrap_database_errors:
@@ -70,8 +70,8 @@ def execute_many(sql: str, many: Sequence[Sequence[Any]]) -> None:
 
 
 def _takes_plain(connection: BaseDatabaseWrapper) -> bool:
-    """Whether SQLite's driver is used directly: Django's cursor, which converts the placeholders of each statement
-    again, takes longer than SQLite itself. Not while statements are recorded or wrapped."""
+    """Whether to use SQLite's driver directly: Django's cursor, which converts the placeholders every time, takes
+    longer than SQLite itself. Not while statements are recorded or wrapped."""
     if connection.vendor != "sqlite" or connection.queries_logged or connection.execute_wrappers:
         return False
     if connection.connection is None:
@@ -87,12 +87,12 @@ def _with_question_marks(sql: str) -> str:
 
 # --- values and columns ------------------------------------------------------------------------------------------------
 def tables(*of: type[Model]) -> dict[str, str]:
-    """The names of their tables by the names of the models, to be filled into a statement."""
+    """The table names by model name, to be filled into a statement."""
     return {model.__name__: model._meta.db_table for model in of}
 
 
 def prepared(field: Any, value: Any, connection: BaseDatabaseWrapper) -> Any:
-    """A value as the database driver needs it for the column of this field."""
+    """The value as the database driver needs it for this field's column."""
     if type(value) in _STORED_TYPES and isinstance(field, _AS_THEY_ARE):
         return value
     return field.get_db_prep_save(value, connection)
@@ -103,7 +103,7 @@ def param(model: type[Model], name: str, value: Any) -> Any:
 
 
 def _as_it_is(field: Any) -> bool:
-    """For a foreign key, the field that it refers to decides."""
+    """For a foreign key, the referenced field decides."""
     while field.remote_field is not None:
         field = field.target_field
     return isinstance(field, _AS_THEY_ARE)
@@ -116,14 +116,14 @@ def _is_saved_as_set(field: Any) -> bool:
 
 
 class Fields:
-    """Columns of one table whose values are written together; what is known of each is asked once and not per row."""
+    """Columns of one table whose values are written together; facts about each are looked up once, not per row."""
 
     def __init__(self, fields: Iterable[Any]) -> None:
         self._fields = [(field, field.attname, _as_it_is(field), _is_saved_as_set(field)) for field in fields]
         self.names = [name for _, name, _, _ in self._fields]
 
     def of_row(self, row: Model) -> list[Any]:
-        """As `prepared`, of what each field saves of `row`."""
+        """Like `prepared`, for what each field saves of `row`."""
         connection, values = database(), []
         for field, name, as_it_is, plain in self._fields:
             value = getattr(row, name) if plain else field.pre_save(row, True)
@@ -133,11 +133,11 @@ class Fields:
         return values
 
     def of_columns(self, columns: Mapping[str, Any]) -> list[Any]:
-        """The same of values by the names of their columns' attributes."""
+        """The same for values by attribute name."""
         return self.of_values([columns[name] for name in self.names])
 
     def of_values(self, values: list[Any]) -> list[Any]:
-        """The same of values in the order of `names`, in their list."""
+        """The same for values in the order of `names`; changes the list in place."""
         connection = database()
         for place, (field, _, as_it_is, _) in enumerate(self._fields):
             value = values[place]
@@ -147,7 +147,7 @@ class Fields:
 
 
 class Insert(Generic[M]):
-    """Writes whole rows; the database numbers them."""
+    """Writes whole rows; the database assigns their keys."""
 
     def __init__(self, model: type[M]) -> None:
         key = model._meta.pk
@@ -160,7 +160,7 @@ class Insert(Generic[M]):
         self._sql = f'{self._many} RETURNING "{key.column}"'
 
     def values(self, row: M) -> list[Any]:
-        """What will be written, in the order of `place`; may be made before the transaction begins."""
+        """What will be written, in the order of `place`; can be computed before the transaction begins."""
         return self._fields.of_row(row)
 
     @property
@@ -171,12 +171,12 @@ class Insert(Generic[M]):
         return self.names.index(name)
 
     def values_of(self, given: list[Any]) -> list[Any]:
-        """As `values`, of a row that was never an object: its values in the order of `names`, which change in place."""
+        """Like `values`, for a row without an object: its values in the order of `names`, changed in place."""
         return self._fields.of_values(given)
 
     def many(self, rows: Sequence[list[Any]]) -> None:
-        """Write rows whose values were made by `values` or `values_of`. PostgreSQL copies them, with a third of the CPU
-        time of a statement for each."""
+        """Write rows whose values are from `values` or `values_of`. PostgreSQL copies them, which takes a third of the
+        CPU time of one statement per row."""
         if not rows:
             return
         connection = database()
@@ -192,7 +192,7 @@ class Insert(Generic[M]):
         return row
 
     def write_returning(self, row: M, values: list[Any], terms: str) -> Sequence[Any]:
-        """As `write`, and returns the values of `terms`, further SQL terms of RETURNING, each after a comma."""
+        """Like `write`, and returns the values of `terms`: further SQL terms for RETURNING, each after a comma."""
         row.pk, *found = fetch(self._sql + terms, values)[0]
         row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
         return found

@@ -1,5 +1,5 @@
-"""Texts of servers, agents and people in a form that any database takes: PostgreSQL's text has neither NUL nor lone
-surrogates, UTF-8 has no lone surrogates."""
+"""Text from servers, agents and people in a form that any database accepts: PostgreSQL's text has neither NUL nor lone
+surrogates, and UTF-8 has no lone surrogates."""
 
 import re
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ def is_storable(text: str) -> bool:
 
 
 def storable(text: str, limit: int | None = None) -> str:
-    """At most `limit` characters, with U+FFFD in the place of each that no database takes."""
+    """At most `limit` characters, with U+FFFD in place of each character that a database may reject."""
     text = text[:limit]
     return text if text.isascii() and "\0" not in text else _REFUSED.sub(_REPLACEMENT, text)
 
 
 def storable_json(value: Any) -> Any:
-    """The same for each text and name of a JSON value."""
+    """The same for each text and name in a JSON value."""
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Starts threads that the process can do without for a while."""
+"""Starts threads that the process can temporarily do without."""
 
 import threading
 import time
@@ -6,14 +6,15 @@ from typing import Final
 
 import structlog
 
-#: at most one line in this time: most of those who fail are asked again at once
+#: at most one log line per this interval: most failed starts are retried at once
 LOG_SECONDS: Final = 10.0
 log = structlog.get_logger("mcpadmin.threads")
 _said_at = float("-inf")
 
 
 def started(thread: threading.Thread) -> bool:
-    """False if the system allows no more threads to this user or container, or the interpreter ends."""
+    """Start the thread. Returns False if this user or container may have no more threads, or if the interpreter is
+    shutting down."""
     global _said_at
     try:
         thread.start()

@@ -6,5 +6,5 @@ from django.conf import settings
 
 
 def variable(name: str) -> str:
-    """Its value, or "" when it is not set."""
+    """Its value, or "" if it is not set."""
     return os.environ.get(name) or str(settings.PRIVATE_VARIABLES.get(name, ""))

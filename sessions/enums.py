@@ -50,7 +50,7 @@ class CallState(TextChoices):
         return self not in (*UNSENT, CallState.SENT)
 
 
-#: nothing of these calls has left yet
+#: nothing of these calls has been sent yet
 UNSENT = (CallState.HELD, CallState.REQUESTED)
 
 
@@ -79,7 +79,7 @@ class WireDirection(TextChoices):
 
 
 class WireKind(TextChoices):
-    """What a row of the recorded wire is. The first five are JSON-RPC messages."""
+    """The kind of a recorded wire row. The first five are JSON-RPC messages."""
 
     REQUEST = "request", "Request"
     NOTIFICATION = "notification", "Notification"
@@ -150,7 +150,7 @@ class LogSource(TextChoices):
 
 
 class StoredKind(TextChoices):
-    """What the retention keeps apart."""
+    """The kinds of data with their own retention limits."""
 
     CALLS = "calls", "Calls"
     PAYLOADS = "payloads", "Arguments and results"

@@ -17,7 +17,7 @@ class Bundle(models.Model):
     version = models.PositiveIntegerField(default=1)
     slug = models.SlugField(max_length=64, unique=True)
     name = models.CharField(max_length=120)
-    instructions = models.TextField(blank=True)  # for the model, before those of the members
+    instructions = models.TextField(blank=True)  # for the model, placed before those of the members
     listing = models.CharField(max_length=10, choices=BundleListing, default=BundleListing.ALL)
     pinned = models.JSONField(default=list)  # patterns of exposed tool names that search mode lists too
     created_at = models.DateTimeField(default=timezone.now)
@@ -70,7 +70,7 @@ class ExposedName(models.Model):
     bundle = models.ForeignKey(Bundle, on_delete=models.CASCADE, related_name="names")
     kind = models.CharField(max_length=20, choices=DefinitionKind)
     exposed = models.CharField(max_length=64)
-    skeleton = models.CharField(max_length=64)  # equal for names that a reader could confuse
+    skeleton = models.CharField(max_length=64)  # equal for names that people could confuse
     server_uid = models.UUIDField()
     original = models.TextField()
     digest = models.CharField(max_length=64)  # SHA-256 of `original`

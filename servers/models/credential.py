@@ -21,7 +21,7 @@ class Credential(models.Model):
     scheme = models.CharField(max_length=10, blank=True)  # with host and port: where to send it; blank: to a child
     host = models.CharField(max_length=255, blank=True)
     port = models.PositiveIntegerField(default=0)
-    issuer = models.CharField(max_length=2000, blank=True)  # OAuth: the authorization server, byte for byte
+    issuer = models.CharField(max_length=2000, blank=True)  # OAuth: the authorization server's URL, byte for byte
     details = models.JSONField(default=dict)  # parts that are not secret: {"header": "X-API-Key"}, {"user": "ada"}, ...
     sealed = models.BinaryField(null=True)
     key_id = models.CharField(max_length=40, blank=True)

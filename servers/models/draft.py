@@ -13,7 +13,7 @@ class ServerDraft(models.Model):
     version = models.PositiveIntegerField(default=1)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     transport = models.CharField(max_length=20, choices=TransportKind)
-    worker_label = models.CharField(max_length=60, blank=True)  # outside the seal: it chooses the worker that opens it
+    worker_label = models.CharField(max_length=60, blank=True)  # not sealed: it selects the worker that unseals it
     sealed = models.BinaryField()
     key_id = models.CharField(max_length=40)
     state = models.CharField(max_length=12, choices=DraftState, default=DraftState.REQUESTED)

@@ -6,14 +6,14 @@ from servers.enums import SinkKind
 
 
 class Sink(models.Model):
-    """A receiver of all audit events. Everything up to `cursor` was delivered to it, some of it perhaps twice."""
+    """A receiver of all audit events. Everything up to `cursor` has been delivered to it, some of it perhaps twice."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=80, unique=True)
     kind = models.CharField(max_length=10, choices=SinkKind)
     address = models.CharField(max_length=2000)  # a URL; for syslog host:port
     lines = models.BooleanField(default=False)  # for an HTTP endpoint: NDJSON instead of a JSON array
-    ca = models.TextField(blank=True)  # PEM; empty: the public authorities
+    ca = models.TextField(blank=True)  # PEM; empty: the public certificate authorities
     certificate = models.TextField(blank=True)  # PEM, the client certificate
     header = models.CharField(max_length=100, blank=True)  # sent with each request, with the sealed value
     sealed_value = models.BinaryField(null=True)

@@ -11,7 +11,7 @@ class Icon(models.Model):
     mime = models.CharField(max_length=20, blank=True)
     data = models.BinaryField(null=True)  # null: it could not be fetched, see `problem`
     problem = models.CharField(max_length=200, blank=True)
-    expires_at = models.DateTimeField()  # then it is fetched again
+    expires_at = models.DateTimeField()  # when it must be fetched again
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["server", "digest"], name="icon_once_a_server")]

@@ -17,13 +17,13 @@ class OAuthClient(models.Model):
     client_id = models.CharField(max_length=500, unique=True)
     name = models.CharField(max_length=120, blank=True)  # as the client gave it, except for ADDED
     redirect_uris = models.JSONField(default=list)
-    digest = models.CharField(max_length=64, blank=True)  # of its secret; public clients have none
+    digest = models.CharField(max_length=64, blank=True)  # of the client secret; public clients have none
     created_at = models.DateTimeField(default=timezone.now)
     added_by = models.CharField(max_length=150, blank=True)
     last_used_at = models.DateTimeField(null=True)
     blocked_at = models.DateTimeField(null=True)
     blocked_by = models.CharField(max_length=150, blank=True)
-    # of a DOCUMENT: whether a worker has read it
+    # for a DOCUMENT: whether a worker has read it
     document = models.CharField(max_length=12, choices=DocumentState, blank=True)
     document_problem = models.CharField(max_length=300, blank=True)
     document_at = models.DateTimeField(null=True)  # when that state last changed

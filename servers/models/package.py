@@ -15,7 +15,7 @@ class PinnedPackage(models.Model):
     name = models.CharField(max_length=300)
     version = models.CharField(max_length=200)
     integrity = models.CharField(max_length=300)  # "sha512-…" (npm), "sha256:…"
-    lock = models.TextField(blank=True)  # package-lock.json or pylock.toml; empty: made at the next start
+    lock = models.TextField(blank=True)  # package-lock.json or pylock.toml; empty: created at the next start
     dependencies = models.PositiveIntegerField(default=0)
     pinned_at = models.DateTimeField()  # for an offer: when it was found
     pinned_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

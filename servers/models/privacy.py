@@ -12,7 +12,7 @@ class PrivacySettings(models.Model):
 
     seal_payloads = models.BooleanField(default=False)
     mask_by_schema = models.BooleanField(default=True)  # `format: password` and `writeOnly` in a tool's schemas
-    mask_detected = models.BooleanField(default=True)  # well-known shapes of tokens and keys
+    mask_detected = models.BooleanField(default=True)  # well-known formats of tokens and keys
 
     def __str__(self) -> str:
         return "privacy settings"
@@ -25,7 +25,7 @@ class RedactionRule(models.Model):
     path = models.CharField(max_length=500)
     part = models.CharField(max_length=10, choices=RedactedPart, default=RedactedPart.ALL)
     server = models.ForeignKey(Server, null=True, on_delete=models.CASCADE, related_name="+")  # null: all servers
-    target = models.CharField(max_length=300, blank=True)  # name of the tool or prompt, `*` at either end; empty: all
+    target = models.CharField(max_length=300, blank=True)  # tool or prompt name, `*` allowed at either end; empty: all
     note = models.CharField(max_length=200, blank=True)
     enabled = models.BooleanField(default=True)
     created_by_name = models.CharField(max_length=150)

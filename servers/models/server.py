@@ -39,7 +39,7 @@ class Server(models.Model):
     arguments = models.JSONField(default=list, blank=True)
     working_directory = models.CharField(max_length=1000, blank=True)
     url = models.CharField(max_length=2000, blank=True)
-    # What a stdio server may touch besides its own folders, the system's programs and its own installation.
+    # What a stdio server may access besides its own folders, the system's programs and its own installation.
     readable_paths = models.JSONField(default=list, blank=True)  # ["/srv/data"]
     writable_paths = models.JSONField(default=list, blank=True)
     network_access = models.CharField(max_length=10, choices=NetworkAccess, default=NetworkAccess.PUBLIC)

@@ -40,7 +40,7 @@ class LockDifference:
 
     @property
     def lines(self) -> list[tuple[str, str, str, str]]:
-        """(what, name, old, new)"""
+        """The differences to show, as (what, name, old, new)."""
         kinds = (("Added", self.added), ("Removed", self.removed), ("Changed", self.changed), ("Rebuilt", self.rebuilt))
         return list(islice(((word, *line) for word, lines in kinds for line in lines), MOST_SHOWN))
 

@@ -60,7 +60,7 @@ class PackagePage(PackageHead):
 
 
 def head(server: Server) -> PackageHead | None:
-    """None for a server without a launcher. One query for the others."""
+    """The header; None for a server without a launcher. One query for the others."""
     if server.transport != TransportKind.STDIO:
         return None
     try:

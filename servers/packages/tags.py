@@ -1,4 +1,4 @@
-"""Template tags about a server's package."""
+"""Template tags for a server's package."""
 
 from django import template
 

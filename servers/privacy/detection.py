@@ -1,6 +1,6 @@
 """Secrets that are recognized by their shape alone: tokens and keys whose issuers gave them a fixed prefix.
 
-A short list of our own: the libraries for this (detect-secrets, the rules of gitleaks) are made for lines of source files,
+This is our own short list: the libraries for this (detect-secrets, gitleaks' rules) are made for lines of source code,
 take milliseconds a line and guess by entropy, which would mask ordinary arguments. A shape is listed here if its issuer
 documents it and it does not occur in ordinary text. Every text of a call is searched, so each shape names literals that
 must occur, and the expressions neither nest repetitions nor rescan a text from each of many possible starts: their time

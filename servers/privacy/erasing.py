@@ -1,4 +1,4 @@
-"""Erasing one payload at the request of a person, with the reason in the audit log. It cannot be undone."""
+"""Erasing one payload at a person's request, with the reason in the audit log. It cannot be undone."""
 
 from typing import Any
 

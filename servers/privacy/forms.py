@@ -15,7 +15,7 @@ from servers.privacy.redaction import PATH_CHARS, PathInvalid, Subject, compiled
 
 #: the page contains the sample and its masked copy
 SAMPLE_CHARS = 50_000
-#: members of results of tools, resources and prompts
+#: members of tool, resource and prompt results
 _OF_A_RESULT = frozenset({"content", "contents", "messages", "structuredContent"})
 SAMPLE = '{\n  "user": "ann",\n  "password": "hunter2",\n  "keys": [{"name": "ci", "token": "abc"}]\n}'
 

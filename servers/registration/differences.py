@@ -29,7 +29,7 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class FieldDifference:
-    """`current` is what another user saved, `yours` what was about to be saved; both safe to show on a page."""
+    """`current`: what another user saved; `yours`: what was about to be saved. Both are safe to show on a page."""
 
     name: str
     field: str  # the label shown to people
@@ -48,7 +48,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, di
 
 
 def shown(name: str, value: Any) -> Any:
-    """The value for the audit log: URLs without their secrets, an owner by name, long text cut."""
+    """The value for the audit log: URLs without their secrets, an owner by name, long text truncated."""
     if name == "url":
         return masked_url(str(value or ""))
     if name == "owner_id":

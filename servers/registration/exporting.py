@@ -25,7 +25,7 @@ from servers.validators import holds_secret, is_secret_parameter, references, se
 
 
 class Form(StrEnum):
-    """The two shapes that clients read."""
+    """The two formats that clients read."""
 
     MCP_SERVERS = "mcpServers"
     VS_CODE = "vscode"

@@ -1,4 +1,4 @@
-"""What usual stdio servers need, read from their command lines: proposed when one is added, granted only by a person."""
+"""What common stdio servers need, read from their command lines: proposed when one is added, granted by people only."""
 
 import itertools
 import posixpath
@@ -28,7 +28,7 @@ class Proposal:
 
 
 def proposed(command: str, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> Proposal | None:
-    """None if nothing is known, or nothing beyond the defaults is needed."""
+    """The proposal for a command line; None if nothing is known, or if nothing beyond the defaults is needed."""
     if variables and (path := variables.get("MEMORY_FILE_PATH", "")).startswith("/"):
         return Proposal("a memory server", writable_paths=(posixpath.dirname(path),))
     words = started_words(command, arguments)

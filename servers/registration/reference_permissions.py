@@ -70,7 +70,7 @@ def _unchanged(row: Any, value: ValueInput) -> bool:
 
 
 def _opened(server: Server, data: Registration) -> Registration:
-    """A secret that cannot be opened cannot be sent either, until a person enters it again."""
+    """`data` with its stored secrets unsealed. One that cannot be unsealed cannot be sent until it is entered again."""
     try:
         return replace(data, values=merged(server, data))
     except SealError:

@@ -15,8 +15,8 @@ from servers.validators import origin
 
 @dataclass(frozen=True)
 class Reached:
-    """`secrets`: each value that was put in; `files`: those of a URL that were read from files. What holds one is in no
-    repr."""
+    """`secrets`: each inserted value; `files`: those in a URL that were read from files. Fields with such values are
+    excluded from the repr."""
 
     arguments: tuple[str, ...] = field(default=(), repr=False)
     working_directory: str = field(default="", repr=False)
@@ -42,7 +42,7 @@ def reached(
 
 
 def _url(url: str, granted: Collection[str]) -> Resolved:
-    """A value is percent-encoded whole (RFC 3986 section 2.1): it is a part of the path or query and opens no other."""
+    """Each value is fully percent-encoded (RFC 3986 section 2.1), so it cannot break out of its part of the URL."""
     found = _named("URL", url, granted, encoded=True)
     if has_reference(url) and origin(found.text) != origin(url):
         raise ReferenceMissing("URL: references are allowed only in the path and query.")

@@ -8,8 +8,8 @@ from servers.schemas.values import ABSENT, FRESH, Branch, Draft, loose, same
 
 
 def choose(document: Document, union: Union, draft: Draft) -> int:
-    """The branch a person chose, else the first that the value fits, else the one most like it, else the first; of a value that is
-    added, the first that is not null."""
+    """The branch that a person chose, else the first that the value fits, else the most similar one, else the first.
+    For a newly added value: the first that is not null."""
     if isinstance(draft, Branch):
         return draft.index if 0 <= draft.index < len(union.branches) else 0
     if draft is FRESH:

@@ -1,8 +1,9 @@
 """Whether a value satisfies an untrusted schema, within a bounded time, without ever fetching anything.
 
 What is not plainly valid is checked in one long-lived child of this process, which is killed when a check takes longer
-than its budget: a regular expression or a reference cannot be trusted to end. One thread per process talks to it, started by the first
-check; it also owns the child, because the kernel's parent-death signal follows the thread that made it.
+than its budget: a regular expression or a reference cannot be trusted to terminate. One thread per process talks to it,
+started by the first check; it also owns the child, because the kernel's parent-death signal follows the thread that
+created it.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ _thread = threading.local()
 
 
 class WouldWait(Exception):
-    """The check needs the child, and this thread may not wait for it."""
+    """The check needs the child, but this thread may not wait for it."""
 
 
 @contextmanager
@@ -109,7 +110,7 @@ class Checker:
 
     @property
     def pid(self) -> int | None:
-        """The pid of the child; None before the first check."""
+        """The child's PID; None before the first check."""
         child = self._child
         return child.pid if child is not None else None
 

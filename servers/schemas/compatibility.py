@@ -1,7 +1,7 @@
 """Whether a changed definition still works for users of the previous one. Pure: plain JSON in, a Compatibility out.
 
-Input must still accept what it accepted; output must still return what it returned. What cannot be compared within the
-budget counts as breaking, and is reported as such.
+Input must still accept what it accepted before; output must still return what it returned before. What cannot be
+compared within the budget counts as breaking, and the reason says so.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ MAX_REASONS = 12
 REASON_CHARS = 300
 MAX_TEMPLATE_CHARS = 8_192
 LISTING_STEPS = 10 * STEPS
-"""For all definitions of one listing: a server that changes thousands at once is not compared to the end."""
+"""For all definitions in one listing: if a server changes thousands at once, not all are compared."""
 TOO_LARGE = "It is too large to be compared in the time allowed, so it counts as breaking."
 
 _WORD_KEYS = frozenset({"title", "description", "icons", "annotations", "_meta"})
@@ -48,14 +48,14 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """`reasons`: one sentence each; of a breaking change those that break it."""
+    """`reasons`: one sentence each; for a breaking change only the breaking ones."""
 
     change: Change
     reasons: list[str]
 
 
 def check_compatibility(before: Any, after: Any, budget: Budget | None = None) -> Compatibility:
-    """Compares two descriptions of one tool, resource, template or prompt. All of one listing share a `budget`."""
+    """Compare two descriptions of one tool, resource, template or prompt. All in one listing share a `budget`."""
     own = Budget(STEPS, budget)
     try:
         own.require_shallow(before)
@@ -134,7 +134,7 @@ def _of_execution(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[
 
 
 def _hints(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """What the annotations say now: words only, but words that people act on."""
+    """What changed in the annotations: wording only, but people act on it."""
     one, other = (_mapping(side.get("annotations")) for side in (before, after))
     for name, (now, no_more) in _HINTS.items():
         if (one.get(name) is True) is not (other.get(name) is True):
@@ -170,7 +170,7 @@ def _variables(template: Any) -> set[str]:
     return {str(name) for name in variables(template)}
 
 
-# --- values that a server may have made of anything --------------------------------------------------------------------
+# --- values from a server, of any type --------------------------------------------------------------------------------
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,4 @@
-"""Errors by JSON pointer find their place in the form."""
+"""Attaches errors, given by JSON pointer, to the nodes of the form."""
 
 from collections.abc import Mapping
 
@@ -7,10 +7,10 @@ from servers.schemas.values import Unread
 
 
 def attach(root: Node, errors: Mapping[str, list[str]]) -> None:
-    """Puts each error on the deepest node of its value, else, with its place named, on the nearest node above."""
+    """Put each error on the deepest node of its value, or else, with its location named, on the nearest node above."""
     if not errors:
         return
-    nodes = {node.pointer: node for node in root.walk()}  # walk goes down: the deepest of a pointer stays
+    nodes = {node.pointer: node for node in root.walk()}  # walk goes down: the deepest node for a pointer wins
     for pointer, messages in errors.items():
         node, rest = _nearest(nodes, pointer)
         node.errors.extend(f"{rest}: {message}" if rest else message for message in messages)

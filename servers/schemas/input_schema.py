@@ -1,5 +1,5 @@
-"""The input schema of a tool as forms, checks and comparisons take it: what servers write instead of JSON Schema, and mean
-one thing by, is put right.
+"""The input schema of a tool as forms, checks and comparisons expect it: deviations from JSON Schema whose meaning is
+clear are corrected.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ _OBJECT: Final = {"type": "object"}
 
 
 def input_schema_of(tool: Mapping[str, Any]) -> Any:
-    """Arguments are always an object, and a schema may leave this out. Go writes lists and maps that it does not have as
-    null, and authors from draft-3 write `required` beside the type of an argument. Only the schema and those of its
-    arguments are looked at, for this is on the way of each call; the schema itself where nothing is odd."""
+    """Arguments are always an object, which a schema may omit. Go writes missing lists and maps as null, and authors
+    used to draft-3 write `required` next to the type of an argument. Only the schema and those of its arguments are
+    corrected, since this is on the path of each call. Returns the schema itself if nothing is odd."""
     schema = tool.get("inputSchema")
     if schema is None:
         return dict(_OBJECT)

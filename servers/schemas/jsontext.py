@@ -1,4 +1,4 @@
-"""JSON text, strictly: duplicate keys, NaN and infinity refused, integers of any size kept exactly."""
+"""Strict JSON text: duplicate keys, NaN and infinity are rejected, large integers are kept exactly."""
 
 import json
 import math
@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 
 
 class JsonProblem(ValueError):
-    """Why text is no JSON value; line and column count from 1, 0 where the place is not known."""
+    """Why the text is not a JSON value; line and column count from 1, or are 0 if the position is unknown."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message, line, column)
@@ -37,8 +37,8 @@ def loads(text: str) -> Json:
 
 
 def exact(text: str) -> Json:
-    """The value that can be shown in place of a stranger's text, of any depth: a number that a float would change is
-    refused too. Raises JsonProblem."""
+    """The value that can be shown in place of an untrusted text, of any depth: a number that a float would change is
+    rejected too. Raises JsonProblem."""
     return _loads(text, _unchanged)
 
 
@@ -62,7 +62,7 @@ def dumps(value: Json, *, indent: int | None = 2, ascii_only: bool = False) -> s
 
 
 def number(text: str, *, integral: bool) -> int | float:
-    """A number as a person types it. Raises ValueError with a sentence for them."""
+    """Parse a number as people type it. Raises ValueError with a sentence for them."""
     text = text.strip()
     if _INTEGER.match(text):
         return _integer(text)
@@ -76,7 +76,7 @@ def _whole(text: str) -> int:
     """The integer value of a decimal or exponent: a float would round numbers beyond 2^53."""
     try:
         value = Decimal(text)
-    except InvalidOperation as exc:  # finite, with an exponent that no decimal holds: a fraction, or a strange zero
+    except InvalidOperation as exc:  # finite, with an exponent beyond Decimal: a fraction, or an odd zero
         raise ValueError("Enter a whole number.") from exc
     if value != value.to_integral_value():
         raise ValueError("Enter a whole number.")
@@ -106,7 +106,7 @@ def _unchanged(text: str) -> float:
         return value
     try:
         same = Decimal(text) == Decimal(repr(value))
-    except InvalidOperation:  # an exponent that no decimal holds
+    except InvalidOperation:  # an exponent beyond Decimal
         same = False
     if not same:
         raise JsonProblem(f"The number {text[:40]} has more digits than mcpadmin keeps.")

@@ -1,4 +1,4 @@
-"""The words beside a control: its type, its limits, its default, the names of options and branches."""
+"""The text next to a control: its type, its limits, its default, the names of options and branches."""
 
 import json
 import re
@@ -23,7 +23,7 @@ INPUT_MODES = {"email": "email", "idn-email": "email", "uri": "url", "iri": "url
 
 
 def snippet(value: Json, limit: int = 80) -> str:
-    """A value on one line, cut; strings without quotes unless they would read as something else."""
+    """A value on one line, truncated; strings without quotes unless they would read as something else."""
     text = value if isinstance(value, str) and value.strip() else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -45,7 +45,7 @@ def _reads_as_json(text: str) -> bool:
 
 
 def is_multiline(key: str, flat: Flat) -> bool:
-    """Whether a text is likely to have several lines."""
+    """Whether the text is likely to have several lines."""
     words = _WORD.findall(key)
     longest = count_of(flat, "maxLength")
     return bool(words and words[-1].lower() in _LONG_NAMES) or (longest is not None and longest > 200)

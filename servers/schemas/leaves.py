@@ -1,4 +1,4 @@
-"""Controls for single values. A value that its control could not give back unchanged is shown as JSON instead."""
+"""Controls for single values. A value that its control could not return unchanged is shown as JSON instead."""
 
 import re
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ from servers.schemas.values import ABSENT, FRESH, Branch, Draft, Unread, is_type
 
 _LONG_TEXT = 200
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
-_UNSAFE = re.compile("[\r\0\ud800-\udfff]")  # a browser would change or refuse these in a control
+_UNSAFE = re.compile("[\r\0\ud800-\udfff]")  # a browser would change or reject these in a control
 UNSAFE_LINE = re.compile("[\n\r\0\ud800-\udfff]")
 
 
@@ -56,7 +56,7 @@ def json_node(flat: Flat, draft: Draft, at: NodePlace, required: bool, reason: s
 
 
 def json_text(value: Draft) -> str:
-    """As a text area can give it back."""
+    """The value as JSON that a text area returns unchanged."""
     text = dumps(value)
     return dumps(value, ascii_only=True) if _UNSAFE.search(text) else text
 
@@ -87,14 +87,14 @@ def text_node(flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
 
 
 def _suggestions(values: Iterable[str]) -> tuple[str, ...]:
-    """Empty where a field could not give them back, or a page would become too large."""
+    """Empty if a field could not return them unchanged, or if the page would become too large."""
     found = tuple(values)
     too_large = len(found) > MAX_SUGGESTIONS or sum(map(len, found)) > MAX_SUGGESTED_CHARS
     return () if too_large or any(UNSAFE_LINE.search(value) for value in found) else found
 
 
 def options_hint(node: Node, flat: Flat) -> str:
-    """Why a value of a long list is typed."""
+    """Why a value from a long list must be typed."""
     if not has_many_options(flat) or isinstance(node, JsonNode):
         return ""
     number = f"One of {len(flat['enum']):,} values"
@@ -106,7 +106,7 @@ def options_hint(node: Node, flat: Flat) -> str:
 
 
 def _input_type(flat: Flat, text: str) -> str:
-    """A date field drops what it cannot show, so it is used for dates only; e-mail and URL fields rewrite text."""
+    """A date field drops what it cannot show, so it is used for dates only; email and URL fields rewrite text."""
     kind = text_of(flat, "format", 30)
     if kind == "date" and (not text or _is_date(text)):
         return "date"
@@ -169,7 +169,7 @@ def as_chips(kind: Chips, draft: Draft) -> bool:
     if draft is ABSENT:
         return True
     if not isinstance(draft, list):
-        return True  # a control that shows it as it is follows
+        return True  # the caller falls back to a control that shows it unchanged
     if any(isinstance(item, Unread | Branch) or item in (ABSENT, FRESH) for item in draft):
         return False
     places = [kind.choice.index(item) for item in draft]

@@ -1,6 +1,6 @@
-"""A quick look whether a value fits a schema: picks the branch of a union and decides `if`. Not the verdict.
+"""A quick check whether a value fits a schema: picks the branch of a union and decides `if`. It is not authoritative.
 
-It reads no regular expression except through the linear-time engine, and stops after a fixed number of steps.
+It evaluates regular expressions only with the linear-time engine, and stops after a fixed number of steps.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ _PATTERN_BYTES = 200_000
 
 
 def fits(document: Document, schema: Schema, value: Json) -> bool:
-    """Whether the value would be accepted, if that can be decided in bounded time; False when it cannot."""
+    """Whether the value would be accepted, if that can be decided in bounded time; False otherwise."""
     if value is ABSENT:
         return False
     try:
@@ -29,7 +29,7 @@ def fits(document: Document, schema: Schema, value: Json) -> bool:
 
 
 def likeness(document: Document, schema: Schema, value: Json) -> int:
-    """How close a value that fits no branch is to this one: for a form that is still being filled in."""
+    """How close a value that fits no branch is to this schema: for a form that is still being filled in."""
     try:
         flat = document.effective(schema, lambda condition: fits(document, condition.test, value))
     except Unsupported:
@@ -148,7 +148,7 @@ def _within(size: int, flat: dict[str, Any], low: str, high: str) -> bool:
 
 
 def _found(pattern: str, text: str) -> bool:
-    """True as well when the pattern is beyond the linear engine: then it decides nothing."""
+    """Whether the pattern is found. Also True if the linear engine does not support the pattern: then it is ignored."""
     validator = _linear(pattern[:1_000])
     return validator is None or validator.is_valid(text)
 

@@ -1,4 +1,4 @@
-"""allOf as one schema: what both sides ask for. The checker has the last word, so this may be looser than the two."""
+"""allOf as one schema that combines both sides. The checker has the last word, so the result may be more permissive."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ Flat = dict[str, Any]
 
 
 def merge(first: Flat, second: Flat) -> Flat:
-    """`first` wins for annotations (title, description, default). Raises Unsupported when both cannot hold."""
+    """`first` wins for annotations (title, description, default). Raises Unsupported if they contradict each other."""
     if _has_union(first) and _has_union(second):
         raise Unsupported("Two choices (anyOf, oneOf) apply to this value at once.")
     merged = {**second, **first}

@@ -1,4 +1,4 @@
-"""The form as a tree of plain values: what compile makes and the templates show."""
+"""The form as a tree of plain values: built by compile, shown by the templates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,13 +29,13 @@ class Node:
     sent: bool = True
     removable: bool = False
     secret: bool = False
-    """Its value, and all below it, is declared secret."""
+    """Whether its value, with everything below it, is declared secret."""
     draft: Draft = ABSENT
     errors: list[str] = field(default_factory=list)
     row_key: str | None = None
     row_blank: bool = False
     decisions: str = ""
-    """One character for each condition of the schema here, "1" where `then` holds: the reader follows them."""
+    """One character per condition of the schema here, "1" if `then` applies: the form reader follows them."""
 
     def nested(self) -> "Iterator[Node]":
         yield from ()
@@ -56,7 +56,7 @@ class TextNode(Node):
     placeholder: str = ""
     input_mode: str = ""
     may_be_empty: bool = False
-    """Shows the box that makes an empty required text a decision."""
+    """Whether to show the checkbox that confirms an empty required text."""
     empty: bool = False
     suggestions: tuple[str, ...] = ()
 
@@ -124,7 +124,7 @@ class UnionNode(Node):
     labels: list[str] = field(default_factory=list)
     index: int = 0
     leaf_like: bool = False
-    """Small enough to be shown with a "send" box instead of "Add" and "Remove"."""
+    """Whether it is small enough to be shown with a "send" box instead of "Add" and "Remove"."""
     child: Node
 
     def nested(self) -> Iterator[Node]:

@@ -23,7 +23,7 @@ class Operation:
 
 
 def parse_operation(posted: list[str], picked: Callable[[str], str]) -> Operation | None:
-    """None when no structural edit was asked for, or none that exists.
+    """Returns None if no structural edit was requested, or an unknown one.
 
     `pick:/filter` is `branch:/filter=N` with N from the select that `picked` reads.
     """
@@ -40,7 +40,7 @@ def parse_operation(posted: list[str], picked: Callable[[str], str]) -> Operatio
 
 
 def apply(op: Operation, schema: Schema, value: Draft = ABSENT) -> Draft:
-    """The draft after the edit, for compile_form. An edit that does not fit the form changes nothing."""
+    """Return the draft after the edit, for compile_form. An edit that does not fit the form changes nothing."""
     root = compile_form(schema, value)
     node = next((node for node in root.walk() if node.path == op.path and _applies(op, node)), None)
     return _with(root, op, node) if node is not None else value
@@ -69,7 +69,7 @@ def _edited(op: Operation, node: Node) -> Any:
 
 
 def _with(node: Node, op: Operation, target: Node | None) -> Any:
-    """The draft of `node` as the form shows it, initial values included, with the edit of `target` made."""
+    """The draft of `node` as the form shows it, including initial values, with the edit to `target` applied."""
     if node is target:
         return _edited(op, node)
     if isinstance(node, ObjectNode):

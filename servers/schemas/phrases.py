@@ -1,4 +1,4 @@
-"""Violations of a schema in words for the person who filled in the form. No sentence repeats the value."""
+"""Schema violations in words for the person who filled in the form. No sentence repeats the value."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ _SHOWN_OPTIONS = 8
 
 @dataclass(frozen=True)
 class Violation:
-    """`pointer` is where the form shows it: of a missing key itself, not of the object that lacks it."""
+    """`pointer` is where the form shows it: for a missing key, the key itself, not the object that lacks it."""
 
     pointer: str
     message: str
 
 
 def phrased(raw: list[dict[str, Any]]) -> list[Violation]:
-    """From the child's answer, in its order, without duplicates."""
+    """The violations in the child's answer, in order, without duplicates."""
     return list(dict.fromkeys(violation for item in raw for violation in _violations(item)))
 
 
@@ -40,7 +40,7 @@ def _violations(item: dict[str, Any]) -> Iterator[Violation]:
 
 
 def _of_branches(item: dict[str, Any]) -> Iterator[Violation]:
-    """What is wrong in the branch that the value is closest to, when one is clearly meant."""
+    """What is wrong in the branch that is clearly meant, if there is one."""
     path = item["path"]
     if item["keyword"] == "oneOf" and any(not branch for branch in item["context"]):
         yield Violation(join(path), "Matches more than one of the allowed schemas.")
@@ -54,7 +54,7 @@ def _of_branches(item: dict[str, Any]) -> Iterator[Violation]:
 
 
 def _wrong_kind(error: dict[str, Any], path: list[str | int]) -> bool:
-    """Another type, or another value of a property that only distinguishes the branches."""
+    """Whether the type differs, or the value of a property that only distinguishes the branches."""
     if error["keyword"] == "type":
         return bool(error["path"] == path)
     return error["keyword"] in {"const", "enum"} and len(error["path"]) <= len(path) + 1

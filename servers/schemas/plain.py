@@ -1,8 +1,8 @@
-"""Most schemas of tools are a few typed properties: a value that satisfies such a one is seen at once, in this process.
+"""Most tool schemas are a few typed properties: values that satisfy such a schema are recognized in this process.
 
-A check in the child costs two changes of process and of thread, a millisecond of every call. It is needed where a check
-may not end: regular expressions, references, `uniqueItems` and what walks a value again. Without these the work is at
-most the parts of the schema times the parts of the value, and both are counted first.
+A check in the child costs two process and thread switches, a millisecond of every call. It is needed if a check may
+not terminate: regular expressions, references, `uniqueItems` and whatever walks a value again. Without these, the work
+is at most the parts of the schema times the parts of the value, and both are counted first.
 """
 
 import json
@@ -19,7 +19,7 @@ from servers.schemas.values import Json, children
 MAX_TEXT: Final = 64 * 1024
 #: parts of the schema times parts of the value: about a millisecond
 MAX_STEPS: Final = 20_000
-#: so many characters of a text cost as much as one part
+#: this many characters of text cost as much as one part
 _TEXT_PART: Final = 64
 _WORDS = {"$schema", "$comment", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"}
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength"}
@@ -38,14 +38,14 @@ class _NotPlain(Exception):
 
 
 def surely_valid(schema: Schema, value: Json) -> bool:
-    """False says nothing: then the child is asked, which also has the words for what is wrong."""
+    """False means unknown: the child must be asked, which also describes what is wrong."""
     try:
         if _parts(schema, _inner) * _parts(value, children) > MAX_STEPS or too_large(schema, value):
             return False
         text = json.dumps(schema)
         validator = _validator(text) if len(text) <= MAX_TEXT else None
         return validator is not None and bool(validator.is_valid(value))
-    except (_NotPlain, ValueError, TypeError, RecursionError):  # what is no JSON to one of the libraries either
+    except (_NotPlain, ValueError, TypeError, RecursionError):  # also if a library does not accept it as JSON
         return False
 
 
@@ -57,7 +57,7 @@ def _validator(text: str) -> Any:
 
 
 def _parts(root: Any, inner: Callable[[Any], Iterable[Any]]) -> int:
-    """Without recursion, and no further than anybody asks."""
+    """The number of parts, counted without recursion and only up to the limit."""
     found, waiting = 0, [root]
     while waiting:
         part = waiting.pop()

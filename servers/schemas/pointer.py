@@ -3,7 +3,7 @@
 A form path is a JSON pointer with two more kinds of segment, which no pointer can contain because `~` is always
 followed by 0 or 1 there: `~kN` is row N of an object's free keys, `~bN` the inside of branch N of a union. Characters
 that a browser changes in a field's name (line breaks, NUL) are written `~xHEX;`.
-A field name is `<prefix>[.<part>]:<form path>`; the colon and the fixed prefix keep it apart from every other name of
+A field name is `<prefix>[.<part>]:<form path>`; the colon and the fixed prefix distinguish it from every other name on
 the page (`csrfmiddlewaretoken`, `_op`).
 """
 
@@ -39,7 +39,7 @@ def segments(path: str) -> list[str]:
 
 @dataclass(frozen=True)
 class NodePlace:
-    """The place of a node: its form path, the pointer of its value, its nesting."""
+    """The location of a node: its form path, the pointer to its value, its nesting depth."""
 
     path: str = ""
     pointer: str = ""

@@ -1,8 +1,8 @@
 """Local references of one schema document: by JSON pointer (RFC 6901), anchor, or the `$id` of the document or of a part
 of it. Nothing is fetched.
 
-Where readers of JSON Schema would disagree on the target, there is none: a form shows JSON then, a comparison and a mask
-expect the worst.
+If readers of JSON Schema would disagree on the target, there is none: a form then shows JSON, a comparison and a mask
+assume the worst.
 
 Source: JSON Schema 2020-12 *Core* 8.2 and 9.3, draft-07 8.2.3 (`"$id": "#name"`).
 """
@@ -15,10 +15,10 @@ from servers.schemas.pointer import segments, unescape
 from servers.schemas.values import same
 from servers.schemas.vocabulary import ANCHORS, DATA, NAMED
 
-#: the longest chain of $ref and allOf that leads to one value
+#: the longest allowed chain of $ref and allOf for one value
 MAX_CHAIN: Final = 16
 
-#: where every reader of a draft looks for parts that have an `$id`
+#: where every reader of the older drafts looks for parts with an `$id`
 _OLD_PLACES: Final = frozenset(
     {"properties", "patternProperties", "definitions", "items", "additionalProperties", "not"}
     | {"allOf", "anyOf", "oneOf"}
@@ -26,13 +26,14 @@ _OLD_PLACES: Final = frozenset(
 _PLACES: Final = _OLD_PLACES | (
     {"$defs", "dependentSchemas", "prefixItems", "contains", "propertyNames", "if", "then", "else"}
 )
-#: of a document that does not say where it is
+#: base URI of a document that does not declare one
 _HERE: Final = "http://schema.invalid/"
 _JOINED_SCHEMES: Final = ("http", "https")
 
 
 class Unresolvable(Exception):
-    """No schema of this document; the sentence says why. `foreign`: it surely stands in another document."""
+    """The reference leads to no schema in this document; the message says why. `foreign`: the target is certainly in
+    another document."""
 
     def __init__(self, why: str, *, foreign: bool = False) -> None:
         super().__init__(why)
@@ -40,15 +41,15 @@ class Unresolvable(Exception):
 
 
 class References:
-    """`spend` is called for each part that a search looks at; it may raise what its caller catches. A part of the document
-    is known by its id, so the document must live as long as this."""
+    """`spend` is called for each part that a search visits; it may raise what its caller catches. Parts of the document
+    are identified by id(), so the document must live as long as this object."""
 
     def __init__(self, root: Any, spend: Callable[[], None]) -> None:
         self._root, self._spend = root, spend
         self._survey: _Survey | None = None
 
     def target(self, ref: Any, within: Any, *, dynamic: bool = False) -> Any:
-        """What a `$ref` in the schema `within` leads to; `dynamic`: a `$dynamicRef` or `$recursiveRef`. Raises
+        """The target of a `$ref` in the schema `within`; `dynamic`: a `$dynamicRef` or `$recursiveRef`. Raises
         Unresolvable."""
         if not isinstance(ref, str):
             raise Unresolvable("The schema is not valid here: “$ref” must be text.")
@@ -69,7 +70,7 @@ class References:
         return _only(survey.anchors.get((base, unquote(fragment)), []))
 
     def same_text_may_differ(self) -> bool:
-        """Whether one reference leads elsewhere in another part of the document."""
+        """Whether the same reference may have another target elsewhere in the document."""
         return self._surveyed().parts_have_ids
 
     def _surveyed(self) -> "_Survey":
@@ -91,8 +92,8 @@ class References:
 
 
 class _Survey:
-    """Where the parts of a document stand. The base of a part is None where readers would not agree on it; then the
-    document is doubtful, because any name may be that of the part."""
+    """Where the parts of a document are. The base of a part is None if readers would not agree on it; the document is
+    then doubtful, because any name may refer to that part."""
 
     def __init__(self, root: Any, spend: Callable[[], None]) -> None:
         self._root = root
@@ -115,7 +116,7 @@ class _Survey:
             waiting.extend(self._below(part, base, named, sure))
 
     def base_of(self, part: Any) -> str | None:
-        """A reader may have put a schema together of several; then it has no place."""
+        """The base URI of a part. A reader may have merged several schemas into one, which then has no location."""
         return self._bases.get(id(part), None if self.parts_have_ids else self._bases.get(id(self._root), _HERE))
 
     def _base(self, schema: dict[str, Any], base: str | None, sure: bool) -> str | None:
@@ -133,7 +134,7 @@ class _Survey:
         base = _joined(base, uri)
         if schema is not self._root:
             self.parts_have_ids = True
-            # Before 2019-09 a `$ref` hides its neighbours, and draft-04 differs in what it takes for a part.
+            # Before 2019-09, a `$ref` hides its siblings, and draft-04 differs in what counts as a part.
             agreed = sure and "$ref" not in schema and self._id == "$id"
             if not agreed or schema.get("$schema", self._dialect) != self._dialect:
                 base = None
@@ -166,7 +167,7 @@ def _joined(base: str | None, uri: str) -> str | None:
 
 
 def _only(found: list[Any]) -> Any:
-    """A part may stand in a document several times, but under one name only one."""
+    """The single schema in `found`. A part may occur several times in a document, but a name must mean only one."""
     if not found or not all(same(found[0], other) for other in found[1:]):
         raise _missing()
     return found[0]

@@ -1,4 +1,4 @@
-"""One schema document: local references followed, allOf merged, conditions decided; nothing is ever fetched."""
+"""One schema document: follows local references, merges allOf, decides conditions; never fetches anything."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from servers.schemas.vocabulary import IDENTIFIERS, REFERENCES
 MAX_MERGES = 6_000
 MAX_CONDITIONS = 32
 MAX_LOOKS = 100_000
-"""Parts of the document that are looked at to find the targets of references."""
+"""At most this many parts of the document are visited to find the targets of references."""
 
 _STRUCTURE = {"allOf", "if", "then", "else", "dependentSchemas", "dependencies", "$comment", *REFERENCES, *IDENTIFIERS}
 _CONSTRAINTS = {"required", "not", "dependentRequired", "minProperties", "maxProperties", "minLength", "maxLength"}
@@ -37,15 +37,15 @@ class Document:
     def __init__(self, root: Schema) -> None:
         self.root = root
         self.steps = 0
-        """What quick looks at values have cost so far (see match)."""
+        """The steps that quick checks of values have used so far (see match)."""
         self._merges = 0
         self._looks = 0
         self._references = References(root, self._look)
-        # Schemas are kept beside their result, so an id is never used again while it is a key here.
+        # Schemas are kept with their result, so an id is not reused while it is a key here.
         self._flat: dict[int, tuple[Schema, Flat, tuple[Condition, ...]]] = {}
 
     def effective(self, schema: Schema, decide: Decide) -> Flat:
-        """The keywords that apply at one place, in order, once every condition has been decided."""
+        """The keywords that apply at one location, in order, once every condition has been decided."""
         flat, found = self.flatten(schema)
         conditions = list(found)
         for number, condition in enumerate(conditions):
@@ -55,7 +55,7 @@ class Document:
             if picked is not None:
                 more, nested = self.flatten(picked)
                 flat = merge(flat, more)
-                conditions.extend(nested)  # the loop goes on through these
+                conditions.extend(nested)  # the loop continues with these
         return flat
 
     def flatten(self, schema: Schema, chain: int = 0) -> tuple[Flat, tuple[Condition, ...]]:
@@ -95,7 +95,7 @@ class Document:
         yield from schema.get("allOf", ())
 
     def _drop_constraint_unions(self, flat: Flat) -> None:
-        """`anyOf: [{required: [a]}, {required: [b]}]` asks for a check, not for another form."""
+        """`anyOf: [{required: [a]}, {required: [b]}]` requires a check, not a different form."""
         for key in ("anyOf", "oneOf"):
             if all(isinstance(branch, dict) and branch.keys() <= _CONSTRAINTS for branch in flat.get(key, [None])):
                 del flat[key]

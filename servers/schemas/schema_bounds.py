@@ -1,4 +1,4 @@
-"""How two schemas differ in what they say of a single value: its type, its choices, its bounds. Plain values only."""
+"""How two schemas differ in what they say about a single value: type, choices, bounds. Plain values only."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ SHOWN = 60
 
 
 class Effect(Enum):
-    """What the new schema accepts beside the old one."""
+    """What the new schema accepts compared to the old one."""
 
     LESS = "less"
     MORE = "more"
@@ -23,7 +23,7 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`place` as people write it ("filter.items[].id", "" for the whole); `words` go on from its name."""
+    """`place` as people write it ("filter.items[].id", "" for the whole); `words` continue a sentence after it."""
 
     words: str
     effect: Effect
@@ -42,7 +42,7 @@ _SIZES = {
     "minProperties": ("number of properties", 0, True),
     "maxProperties": ("number of properties", None, False),
 }
-#: the rest of what restricts a value: two of them that differ cannot be compared
+#: the other restrictions on a value: if two differ, they cannot be compared
 OPAQUE = (
     *("pattern", "format", "multipleOf", "not", "if", "then", "else", "contains", "minContains", "maxContains"),
     *("propertyNames", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedItems"),
@@ -52,14 +52,14 @@ _MISSING = object()
 
 
 def shown(value: Any) -> str:
-    """A value of a schema in a sentence, cut."""
+    """A schema value for use in a sentence, truncated."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 # --- types -----------------------------------------------------------------------------------------------------------
 def types_of(flat: Flat) -> frozenset[str] | None:
-    """None: any type."""
+    """The accepted types; None means any type."""
     named = flat.get("type")
     if isinstance(named, str):
         return frozenset({named})
@@ -149,7 +149,7 @@ def _range_change(before: Flat, after: Flat, keyword: str, exclusive: str, sign:
     yield Finding(f"has a {keyword} of {_edge_words(other)} instead of {_edge_words(one)}", effect)
 
 
-_Edge = tuple[float, bool]  # a number, and whether itself is left out
+_Edge = tuple[float, bool]  # a number, and whether it is excluded
 
 
 def _edge(flat: Flat, keyword: str, exclusive: str, sign: int) -> _Edge | None:
@@ -186,7 +186,7 @@ def _number(value: Any) -> Any:
 
 # --- the rest --------------------------------------------------------------------------------------------------------
 def opaque_changes(before: Flat, after: Flat, budget: Budget) -> Iterator[Finding]:
-    """Restrictions of which only this is known: they were added, removed or changed."""
+    """Restrictions about which it is only known that they were added, removed or changed."""
     if UNKNOWN in before or UNKNOWN in after:
         yield Finding("has a reference that cannot be resolved, so it cannot be compared", Effect.OTHER)
     joined = sorted({key for flat in (before, after) for key in flat if key.startswith("allOf ")})

@@ -1,4 +1,4 @@
-"""What a schema declares secret: a page keeps no draft of it, and it is masked before it is stored."""
+"""What a schema declares secret: pages keep no draft of it, and it is masked before it is stored."""
 
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -13,17 +13,17 @@ def is_secret(flat: dict[str, Any]) -> bool:
 
 
 def may_hold_secret(definition: str) -> bool:
-    """Fast, of a definition's JSON text: False if no schema in it declares a secret."""
+    """A fast check of a definition's JSON text: False if no schema in it declares a secret."""
     return '"password"' in definition or "writeOnly" in definition
 
 
 def holds_secret(schema: Any) -> bool:
-    """Anywhere in it, also where `$ref` leads: definitions stand in the same document."""
+    """Whether it declares a secret anywhere, including targets of `$ref`: definitions are in the same document."""
     return any(map(is_secret, _inside(schema)))
 
 
 def _inside(schema: Any) -> Iterator[dict[str, Any]]:
-    """All objects in it, itself included."""
+    """All objects in it, including itself."""
     parts = [schema]
     while parts:
         part = parts.pop()
@@ -37,7 +37,7 @@ def _inside(schema: Any) -> Iterator[dict[str, Any]]:
 # --- where in a value --------------------------------------------------------------------------------------------------
 _STEPS = 50_000
 _LEADS = frozenset(REFERENCES)
-#: what a reference that leads nowhere may hide
+#: what an unresolvable reference may hide
 _SECRET: dict[str, Any] = {"writeOnly": True}
 _Place = tuple[str | int, ...]
 
@@ -47,9 +47,9 @@ class _TooMuch(Exception):
 
 
 def secret_places(schema: Any, value: Any) -> set[_Place]:
-    """Paths of the values that `schema` declares secret. Every branch counts, whether or not the value takes it, a
-    pattern for names counts for every name, and a reference that leads nowhere hides a secret if there is one. The whole
-    value where a hostile schema takes too long to follow."""
+    """Paths of the values that `schema` declares secret. Every branch counts, whether or not the value matches it, a
+    name pattern counts for every name, and an unresolvable reference counts as secret if the schema has any secret. If
+    a hostile schema takes too long to follow, the whole value is secret."""
     steps = count()
 
     def spend() -> None:
@@ -66,7 +66,7 @@ class _SecretPlaces:
     def __init__(self, schema: Any, spend: Any) -> None:
         self._references, self._spend = References(schema, spend), spend
         self._has_secret = holds_secret(schema)
-        #: by the id of a schema, all of which live as long as this
+        #: by the id of a schema; all schemas live as long as this object
         self._leads: dict[int, bool] = {}
 
     def of(self, schema: Any, value: Any, place: _Place) -> Iterator[_Place]:
@@ -86,7 +86,7 @@ class _SecretPlaces:
                         yield from self.of(inner, below, (*place, number))
 
     def _leads_to_secret(self, schema: Any) -> bool:
-        """False only if nothing in it is secret and nothing leads out of it."""
+        """False only if nothing in it is secret and it contains no references."""
         if not isinstance(schema, dict):
             return False
         if (known := self._leads.get(id(schema))) is None:
@@ -94,7 +94,7 @@ class _SecretPlaces:
         return known
 
     def _parts(self, schema: Any) -> Iterator[dict[str, Any]]:
-        """The schema and all that apply to the same value."""
+        """The schema and all others that apply to the same value."""
         waiting, seen = [schema], set()
         while waiting:
             part = waiting.pop()

@@ -1,8 +1,8 @@
-"""Guards against keywords of a wrong type: a server's schema is a stranger's text."""
+"""Guards against keywords of the wrong type: a server's schema is untrusted."""
 
 from typing import Any
 
-Schema = Any  # dict | bool when sane; anything at all when not
+Schema = Any  # dict | bool if valid; anything otherwise
 
 
 class Unsupported(Exception):
@@ -16,7 +16,7 @@ _TYPES = {"string", "number", "integer", "boolean", "null", "array", "object"}
 
 
 def require_sane(schema: dict[str, Any]) -> None:
-    """Raises Unsupported when a keyword that the form reads has a shape that JSON Schema forbids."""
+    """Raises Unsupported if a keyword that the form reads has a type that JSON Schema forbids."""
     for key in _MAPS:
         if key in schema and not isinstance(schema[key], dict):
             raise Unsupported(f"The schema is not valid here: “{key}” must be an object.")
@@ -50,7 +50,7 @@ def _types(value: object) -> bool:
 
 
 def only_value(schema: Any) -> list[Any]:
-    """The one value that it allows by `const`, or by an `enum` of one, as draft-04 and OpenAPI 3.0 write it. Else empty."""
+    """The only value allowed, by `const` or by a one-element `enum` as in draft-04 and OpenAPI 3.0. Otherwise empty."""
     if not isinstance(schema, dict):
         return []
     options = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -58,7 +58,7 @@ def only_value(schema: Any) -> list[Any]:
 
 
 def types_of(schema: dict[str, Any]) -> list[str]:
-    """The declared types in order; empty when any is allowed."""
+    """The declared types in order; empty if any type is allowed."""
     declared = schema.get("type")
     if declared is None:
         return []
@@ -71,7 +71,7 @@ def required_of(schema: dict[str, Any]) -> list[str]:
 
 
 def text_of(schema: dict[str, Any], key: str, limit: int) -> str:
-    """A text keyword, cut; "" for anything else a server put there."""
+    """A text keyword, truncated; "" for anything else that a server put there."""
     value = schema.get(key)
     if not isinstance(value, str):
         return ""

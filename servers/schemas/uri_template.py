@@ -1,6 +1,6 @@
-"""URI templates of resources: which values a template wants, and the URI that they make.
+"""URI templates of resources: which values a template needs, and the URI that they produce.
 
-The library expands; the grammar is checked here, because it expands broken templates without a word.
+The library expands; the grammar is checked here, because the library silently expands broken templates.
 Source: RFC 6570 sections 2 and 3.
 """
 
@@ -16,20 +16,20 @@ Value = str | Sequence[str] | Mapping[str, str]
 _LONGEST: Final = 8_192
 _MOST_EXPRESSIONS: Final = 64
 _OPERATORS: Final = "+#./;?&"
-#: operators that the RFC keeps for later
+#: operators that the RFC reserves for future use
 _RESERVED: Final = "=,!@|"
-#: The hyphen is no character of a name by the RFC; servers use it, and it expands without doubt.
+#: The RFC does not allow hyphens in names; servers use them, and they expand unambiguously.
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_-]|%[0-9A-Fa-f]{2})+)*")
 _PREFIX: Final = re.compile(r"[1-9][0-9]{0,3}")
 
 
 class BrokenTemplate(ValueError):
-    """The text is no URI template; the message says where it breaks."""
+    """The text is not a URI template; the message says where it is broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`explode`: a list or an object is spread out. `prefix`: only so many characters are used; None: all."""
+    """`explode`: a list or an object is expanded. `prefix`: only this many characters are used; None: all."""
 
     name: str
     operator: str = ""
@@ -38,12 +38,12 @@ class Variable:
 
     @property
     def may_be_absent(self) -> bool:
-        """Left out, the URI stays whole: parameters of a path or query, and fragments. Elsewhere a gap remains."""
+        """Whether the URI is complete without it: path or query parameters, and fragments. Others leave a gap."""
         return self.operator in (";", "?", "&", "#")
 
 
 def variables(template: str) -> list[Variable]:
-    """In the order of the template, each name once. Raises BrokenTemplate."""
+    """The variables in template order, each name once. Raises BrokenTemplate."""
     found: dict[str, Variable] = {}
     for expression in _expressions(template):
         for variable in _variables(expression):
@@ -52,8 +52,8 @@ def variables(template: str) -> list[Variable]:
 
 
 def expand(template: str, values: Mapping[str, Value]) -> str:
-    """The URI. An absent value is undefined, an empty text is a value (RFC 6570 section 2.3); values that the
-    template does not name are left aside. Raises BrokenTemplate; ValueError for a value that fits nowhere."""
+    """Return the URI. An absent value is undefined, an empty text is a value (RFC 6570 section 2.3); values that the
+    template does not name are ignored. Raises BrokenTemplate, and ValueError for a value of the wrong type."""
     for variable in variables(template):
         value = values.get(variable.name)
         if variable.prefix is not None and value is not None and not isinstance(value, str):
@@ -62,15 +62,15 @@ def expand(template: str, values: Mapping[str, Value]) -> str:
 
 
 def _plain(value: Value) -> Any:
-    """Lists and objects as the library knows them: it would sort an object by its keys, a list of pairs it takes as
-    it is (which its types do not say)."""
+    """Lists and objects as the library needs them: it would sort an object by its keys, but it keeps the order of a
+    list of pairs (which its types do not say)."""
     if isinstance(value, str):
         return value
     return list(value.items()) if isinstance(value, Mapping) else list(value)
 
 
 def _expressions(template: str) -> list[str]:
-    """What stands between braces."""
+    """The texts between braces."""
     if len(template) > _LONGEST:
         raise BrokenTemplate(f"The template is longer than {_LONGEST} characters.")
     expressions: list[str] = []
@@ -87,7 +87,7 @@ def _expressions(template: str) -> list[str]:
 
 
 def _brace(template: str, at: int) -> int | None:
-    """Where the next expression begins; a closing brace before it belongs to no expression."""
+    """Where the next expression begins. Raises BrokenTemplate if an unmatched closing brace comes first."""
     opening, closing = template.find("{", at), template.find("}", at)
     if closing >= 0 and (opening < 0 or closing < opening):
         raise BrokenTemplate(f"The closing brace at character {closing + 1} has no opening brace.")

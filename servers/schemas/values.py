@@ -1,11 +1,11 @@
-"""The values a form holds while it is edited: JSON, plus what JSON cannot say (not sent, not readable, chosen)."""
+"""The values in a form while it is edited: JSON, plus what JSON cannot express (not sent, not parseable, chosen)."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-Json = Any  # str | int | float | bool | None | list | dict; a recursive alias helps no checker here
+Json = Any  # str | int | float | bool | None | list | dict; a recursive alias does not help type checkers here
 
 
 class _Marker(Enum):
@@ -16,12 +16,12 @@ class _Marker(Enum):
 ABSENT: Final = _Marker.ABSENT
 """No value: the key is not sent."""
 FRESH: Final = _Marker.FRESH
-"""Present, and to be filled with its initial value (what "Add" makes)."""
+"""Present, and to be filled with its initial value (the result of "Add")."""
 
 
 @dataclass(frozen=True)
 class Unread:
-    """Text that is no value yet ("12a" in a number field). `raw` is text of a JSON control."""
+    """Text that is not a value yet ("12a" in a number field). `raw`: it is from a JSON control."""
 
     text: str
     raw: bool = False
@@ -37,7 +37,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class PendingKey:
-    """A key of an object that cannot be used yet: empty, or used twice. Stands as a dict key in a draft."""
+    """An object key that cannot be used yet because it is empty or a duplicate. Used as a dict key in a draft."""
 
     row: int
     text: str
@@ -47,11 +47,11 @@ Draft = Any  # Json | Unread | Branch | ABSENT | FRESH, nested; dict keys may be
 
 
 class Unsendable(ValueError):
-    """A draft still holds something that is no JSON."""
+    """A draft still contains something that is not JSON."""
 
 
 def clean(draft: Draft) -> Json:
-    """The JSON value of a draft. Raises Unsendable when a part of it is not readable yet."""
+    """The JSON value of a draft. Raises Unsendable if a part of it cannot be parsed yet."""
     if isinstance(draft, Branch):
         return clean(draft.value)
     if isinstance(draft, Unread | _Marker):
@@ -66,7 +66,7 @@ def clean(draft: Draft) -> Json:
 
 
 def loose(draft: Draft) -> Json:
-    """The JSON value of a draft without the parts that are not readable; ABSENT when nothing is left."""
+    """The JSON value of a draft without the parts that cannot be parsed; ABSENT if nothing is left."""
     if isinstance(draft, Branch):
         return loose(draft.value)
     if isinstance(draft, Unread | _Marker):
@@ -80,7 +80,7 @@ def loose(draft: Draft) -> Json:
 
 
 def type_name(value: Json) -> str:
-    """The JSON type of a Python value; `1.0` is an "integer" as JSON Schema counts it."""
+    """The JSON type of a Python value; `1.0` is an "integer" according to JSON Schema."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -110,7 +110,7 @@ def same(left: Json, right: Json) -> bool:
 
 
 def hashable(value: Json) -> Hashable:
-    """Equal for two values exactly when they are the `same`."""
+    """A key that is equal for two values exactly if they are the `same`."""
     if isinstance(value, bool):
         return (bool, value)
     if isinstance(value, list):

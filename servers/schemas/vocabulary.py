@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema (2020-12, 2019-09, draft-07) by what they hold."""
+"""The keywords of JSON Schema (2020-12, 2019-09, draft-07), grouped by what they contain."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -18,9 +18,9 @@ NAMED: Final = frozenset(
 )
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 ANCHORS: Final = ("$anchor", "$dynamicAnchor")
-#: say nothing about a value at their place themselves
+#: say nothing about the value themselves
 IDENTIFIERS: Final = frozenset(["$schema", "$id", "$defs", "definitions", *ANCHORS])
-#: for people: they change nothing for a value
+#: for people: they do not affect validation
 ANNOTATIONS: Final = frozenset(["title", "description", "examples", "$comment", "deprecated", "readOnly", "writeOnly"])
 LOWER_BOUNDS: Final = frozenset(["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"])
 UPPER_BOUNDS: Final = frozenset(["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"])
@@ -29,7 +29,7 @@ DATA: Final = frozenset(["enum", "const", "default", "examples", "required", "ty
 
 
 def subschemas(schema: Any) -> Iterator[Any]:
-    """The direct subschemas, and objects inside keywords that are not known here, which may be subschemas."""
+    """The direct subschemas, and objects inside unknown keywords, which may be subschemas."""
     if not isinstance(schema, dict):
         return
     for key, part in schema.items():

@@ -1,4 +1,4 @@
-"""Validates the parts of a registration. Pure functions: each raises ValidationError with words for people."""
+"""Validates the parts of a registration. Pure functions: each raises ValidationError with a message for people."""
 
 from servers.validators.addresses import (
     is_encrypted,

@@ -1,4 +1,4 @@
-"""URLs of servers: what a legal one is, what a credential is bound to, and how one is shown."""
+"""Server URLs: which are valid, what a credential is bound to, and how they are shown."""
 
 import re
 from collections.abc import Callable
@@ -20,16 +20,16 @@ _DEFAULT_PORTS = _HTTP_PORTS | _WEBSOCKET_PORTS
 def split_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises for what is no port
+        _ = parts.port  # raises if it is not a valid port
     except ValueError as exc:
-        # The parser quotes what it cannot read, which may be a password.
+        # The parser quotes what it cannot parse, which may be a password.
         what = "its port is not a number up to 65535" if "ort" in str(exc)[:5] else "the host is not valid"
         raise ValidationError(f"Invalid URL: {what}.", code="url") from None
     return parts
 
 
 def validate_url(url: str) -> None:
-    """Validates the URL of a server reached by HTTP, with any transport."""
+    """Validate the URL of a server that uses any HTTP transport."""
     parts = _readable(url)
     if parts.scheme.lower() in _WEBSOCKET_PORTS:
         raise ValidationError("For ws:// and wss:// URLs, choose the WebSocket transport.", code="scheme")
@@ -46,7 +46,7 @@ def validate_websocket_url(url: str) -> None:
 
 
 def url_rule(transport: str) -> Callable[[str], None]:
-    """The rule for the URL of a server of this transport."""
+    """The rule for the URL of a server with this transport."""
     return validate_websocket_url if transport == TransportKind.WEBSOCKET else validate_url
 
 
@@ -83,7 +83,7 @@ def is_encrypted(url: str) -> bool:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL names this machine itself; what a name of another kind leads to is judged when a socket opens."""
+    """Whether the URL names this machine itself; what other names resolve to is checked when a socket opens."""
     host = (split_url(url).hostname or "").rstrip(".")
     try:
         return ip_address(host).is_loopback
@@ -92,7 +92,7 @@ def is_loopback(url: str) -> bool:
 
 
 def masked_url(url: str) -> str:
-    """`url` without user name, password and the values of parameters that look like secrets."""
+    """`url` without username, password and the values of parameters that look like secrets."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -103,7 +103,7 @@ def masked_url(url: str) -> str:
 
 
 def is_secret_parameter(item: str) -> bool:
-    """Whether `item`, a parameter of a query such as `api_key=…`, holds a credential by its name."""
+    """Whether `item`, a query parameter such as `api_key=…`, contains a credential according to its name."""
     name, _, value = item.partition("=")
     return bool(without_references(value) and _SECRET_PARAMETER.search(name))
 

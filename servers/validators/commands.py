@@ -39,7 +39,7 @@ def validate_working_directory(path: str) -> None:
 
 
 def split_command_line(line: str) -> tuple[str, list[str]]:
-    """A command line pasted whole, as a shell would split it; no variable, glob or pipe is interpreted."""
+    """Split a whole command line as a shell would; no variable, glob or pipe is interpreted."""
     try:
         words = shlex.split(line)
     except ValueError as exc:

@@ -1,15 +1,15 @@
 """Environment variables that decide what a process runs: its loader, interpreters, shells, package managers, tools.
 
-Such a variable is part of the command. Only a person who may register commands sets one, as a variable of the
-registration; a credential never fills one. The list errs on the side of the registration: a name that is on it without
-need is still set there, sealed if it is a secret.
+Such a variable is part of the command. Only a person who may register commands can set one, as a variable of the
+registration; a credential never provides one. The list errs on the safe side: a name that is on it needlessly can still
+be set in the registration, sealed if it is a secret.
 """
 
 import re
 from fnmatch import translate
 from typing import Final
 
-#: what the variables of a group do: patterns of their names, in the case in which a program reads them
+#: what the variables of a group do: patterns of their names, in the case that programs read
 _GROUPS: Final[dict[str, str]] = {
     "loads code into every process": """
         LD_* DYLD_* GLIBC_TUNABLES GCONV_PATH GETCONF_DIR LOCPATH NLSPATH LIBPATH SHLIB_PATH MALLOC_* HOSTALIASES RES_OPTIONS
@@ -67,7 +67,7 @@ _GROUPS: Final[dict[str, str]] = {
         SSL_CERT_FILE SSL_CERT_DIR SSLKEYLOGFILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_CA_BUNDLE GRPC_DEFAULT_SSL_ROOTS_FILE_PATH
     """,
 }  # fmt: skip
-#: programs read these in any case
+#: programs read these in upper or lower case
 _ANY_CASE: Final[dict[str, str]] = {
     "makes a package manager load or run code": "npm_config_* npm_package_* npm_lifecycle_* npm_execpath npm_node_execpath yarn_* pnpm_*",
     "decides where downloads and connections go": "http_proxy https_proxy ftp_proxy all_proxy no_proxy",
@@ -85,5 +85,5 @@ _PATTERNS: Final = [*_compiled(_GROUPS), *_compiled(_ANY_CASE, re.IGNORECASE)]
 
 
 def effect_on_execution(variable: str) -> str:
-    """What setting the variable does to what runs, as "makes a shell run code"; empty if it is only data."""
+    """How the variable affects what runs, such as "makes a shell run code"; empty if it is only data."""
     return next((effect for pattern, effect in _PATTERNS if pattern.match(variable)), "")

@@ -1,4 +1,4 @@
-"""Which program a command line starts in the end. Launchers fetch a server from a registry before they start it: their
+"""Which program a command line ultimately starts. Launchers fetch a server from a registry before they start it, so the
 first start takes as long as the installation."""
 
 import re
@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-#: program: the first words of its arguments after which it fetches something; an empty tuple stands for any
+#: program: the leading arguments with which it fetches something; an empty tuple means any
 _LAUNCHERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "npx": ((),),
     "bunx": ((),),
@@ -30,7 +30,7 @@ _LAUNCHERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "nix": (("run",),),
 }
 _VERBS = frozenset(word for uses in _LAUNCHERS.values() for words in uses for word in words)
-#: options in front of a launcher's words that are followed by a value
+#: options before a launcher's subcommand that take a value
 _VALUES_BEFORE: dict[str, frozenset[str]] = {
     "uv": frozenset({"--directory", "--project", "--config-file", "--cache-dir"}),
     "npm": frozenset({"--prefix", "-C", "--registry", "--cache", "--userconfig"}),
@@ -48,16 +48,16 @@ _VALUES_BEFORE: dict[str, frozenset[str]] = {
     "cargo": frozenset({"-C", "--config"}),
 }
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash", "ksh"})
-#: of a shell: that the next operand is a script, also among other letters, as `-lc`; and options with a value
+#: shell options: the next operand is a script, also combined with other letters as in `-lc`; and options with a value
 _SCRIPT, _SHELL_VALUE = re.compile(r"-[A-Za-z]*c[A-Za-z]*"), re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
-#: what says yes to npx, and to `npm exec`
+#: options that confirm for npx and `npm exec`
 _YES = frozenset({"-y", "--yes", "--yes=true"})
-#: of npx: options before the package that are followed by a value
+#: npx options before the package that take a value
 _WITH_VALUE = frozenset({"-p", "--package", "-c", "--call", "-w", "--workspace", "--registry", "--cache", "--prefix"})
 
 
 def launcher(command: str, arguments: Sequence[str]) -> str:
-    """The launcher's words as people say them ("npx", "docker run"), or nothing when the program starts at once."""
+    """The launcher as people name it ("npx", "docker run"), or "" if the program is started directly."""
     program, *rest = started_words(command, arguments)
     program = program_name(program)
     given = [rest[index] for index in _operands(program, rest)]
@@ -68,7 +68,7 @@ def launcher(command: str, arguments: Sequence[str]) -> str:
 
 
 def asks_before_installing(command: str, arguments: Sequence[str]) -> bool:
-    """Whether npx may wait for a confirmation of the installation, which no one can give."""
+    """Whether npx may wait for confirmation of the installation, which no one can give."""
     program, *rest = started_words(command, arguments)
     program = program_name(program)
     if program == "npm" and rest[:1] in (["exec"], ["x"]):
@@ -87,7 +87,7 @@ def asks_before_installing(command: str, arguments: Sequence[str]) -> bool:
 
 
 def started_words(command: str, arguments: Sequence[str]) -> list[str]:
-    """The command line that is meant: what `env` and a shell start in their turn."""
+    """The actual command line: what `env` or a shell starts in turn."""
     words = _behind_env(command, arguments)
     at = _script_at(words)
     try:
@@ -98,21 +98,21 @@ def started_words(command: str, arguments: Sequence[str]) -> list[str]:
 
 
 def main_word(words: Sequence[str]) -> int:
-    """Where the package, script or module stands that a launcher or interpreter is given: the first word that is neither
-    an option nor a launcher's own. 0, the program itself, where none follows."""
+    """The index of the package, script or module that a launcher or interpreter is given: the first word that is
+    neither an option nor a launcher's subcommand. 0, the program itself, if there is none."""
     places = _operands(program_name(words[0]), words[1:])
     return next((index + 1 for index in places if words[index + 1] not in _VERBS), 0)
 
 
 def shell_script(command: str, arguments: Sequence[str]) -> int | None:
-    """Where the script of `sh -c` or `bash -lc` stands in the arguments, also behind `env`."""
+    """The index of the script of `sh -c` or `bash -lc` in the arguments, also after `env`."""
     words = _behind_env(command, arguments)
     at = _script_at(words)
     return len(arguments) - len(words) + at if at is not None else None
 
 
 def program_name(command: str) -> str:
-    """`npx` of `/usr/bin/npx` and of `npx.cmd`."""
+    """`npx` for `/usr/bin/npx` and for `npx.cmd`."""
     return PurePosixPath(command).name.lower().removesuffix(".exe").removesuffix(".cmd")
 
 
@@ -137,7 +137,7 @@ def _script_at(words: Sequence[str]) -> int | None:
 
 
 def _operands(program: str, words: Sequence[str]) -> list[int]:
-    """Indexes of the words that are neither options nor, where they are known, an option's value."""
+    """Indexes of the words that are neither options nor the values of known options."""
     found, skip = [], False
     for index, word in enumerate(words):
         if not skip and not word.startswith("-"):

@@ -1,7 +1,7 @@
-"""The limits on what a server may send, as an admin sets them: unit, bounds and words of each.
+"""The limits on what a server may send, as an admin sets them: the unit, bounds and texts of each.
 
-What each bounds exactly is written in sessions/mcp/core/limits.py, whose fields these names are. The instance's
-defaults are the settings MCPADMIN_LIMIT_*; a registration stores only what differs for its server.
+What each one bounds exactly is documented in sessions/mcp/core/limits.py, which has fields of the same names. The
+instance's defaults are the settings MCPADMIN_LIMIT_*; a registration stores only what differs for its server.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ MIB = 1024 * KIB
 
 @dataclass(frozen=True)
 class Limit:
-    """`least` and `most` as stored; `factor`: how many of them make one of the `unit` that a form shows."""
+    """`least` and `most` as stored; `factor`: how many stored units make one `unit` as shown in a form."""
 
     name: str
     group: str
@@ -30,7 +30,7 @@ class Limit:
 
     @property
     def default(self) -> int:
-        """The instance's, as stored."""
+        """The instance's default, as stored."""
         return int(settings.LIMITS[self.name])
 
     def in_unit(self, value: int) -> int:

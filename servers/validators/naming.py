@@ -4,7 +4,7 @@ import re
 
 from django.core.exceptions import ValidationError
 
-# Words of our own addresses under /servers/.
+# Used in our own URLs under /servers/.
 RESERVED_SLUGS = frozenset({"add", "demo", "test", "import", "export", "new"})
 
 

@@ -1,4 +1,4 @@
-"""What a stdio server may touch: paths and hosts; and the networks that an operator allows."""
+"""What a stdio server may access: paths and hosts; and the networks that an operator allows."""
 
 import ipaddress
 import re
@@ -13,7 +13,7 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
 _HOST = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<name>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?")
 _NETWORK = re.compile(r"(?:\[(?P<six>[^\]]+)\]|(?P<four>[^:\[\]]+)):(?P<port>[0-9]{1,5})")
-#: kernel interfaces and devices, of which every server gets the harmless part
+#: kernel interfaces and devices; every server gets the harmless ones
 _NEVER = ("/proc", "/sys", "/dev")
 _METADATA = (
     *("169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200", "192.0.0.192"),
@@ -57,7 +57,7 @@ def _validate_address(text: str, host: str) -> None:
 
 
 def _is_metadata(text: str) -> bool:
-    """However the address is spelled, also behind a gateway (NAT64, 6to4)."""
+    """Whether it is a metadata address in any notation, including through a gateway (NAT64, 6to4)."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
@@ -70,7 +70,7 @@ def _is_metadata(text: str) -> bool:
 
 
 def validate_network(text: str) -> None:
-    """`10.1.0.0/16`, `10.1.0.5:8080`, `fd00::/8`, `[fd00::5]:8080`, as the outbound guard reads them."""
+    """Accepts `10.1.0.0/16`, `10.1.0.5:8080`, `fd00::/8` and `[fd00::5]:8080`, like the outbound guard."""
     found = _NETWORK.fullmatch(text)
     try:
         ipaddress.ip_network(text if found is None else found["six"] or found["four"], strict=False)

@@ -2,17 +2,17 @@
 
 import re
 
-# after `$$`, which begins a literal `${`, there is none
+# not after another `$`: `$${` is a literal `${`
 _REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*|file:[^{}\x00-\x1f]{1,500})\}")
 
 
 def references(text: str) -> list[str]:
-    """The names that `text` refers to, in their order."""
+    """The names that `text` refers to, in order."""
     return _REFERENCE.findall(text)
 
 
 def is_reference(text: str) -> bool:
-    """One, and nothing beside it."""
+    """Whether `text` is a single reference and nothing else."""
     return _REFERENCE.fullmatch(text) is not None
 
 

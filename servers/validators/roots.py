@@ -16,7 +16,7 @@ Root = dict[str, str]  # {"uri": "file:///srv/data", "name": "Data"}; the name m
 
 
 def root_uri(text: str) -> str:
-    """`text` as a URI in its one spelling; a plain whole path, as it is copied from a terminal, becomes one."""
+    """`text` as a normalized URI; a plain absolute path, as copied from a terminal, is converted."""
     text = text.strip()
     if text.startswith("/") and "\0" not in text:
         return PurePosixPath("/" + text.lstrip("/")).as_uri()

@@ -1,4 +1,4 @@
-"""What looks like a credential, by its name, its shape or the option before it. Guesses: a wrong yes only seals a value."""
+"""What looks like a credential by name, shape or preceding option. Heuristics: a false positive only seals a value."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def looks_like_token(text: str) -> bool:
 
 
 def _opaque(text: str) -> bool:
-    """A long word of letters and digits that is neither a path, nor a name with its version, nor a host."""
+    """Whether it is a long word of letters and digits that is not a path, a name with a version, or a host."""
     if len(text) < _MIN_LENGTH or not _OPAQUE.fullmatch(text) or text.startswith((".", "/")):
         return False
     longest = max(re.split(r"[/.=_-]", text), key=len)
@@ -31,7 +31,7 @@ def _opaque(text: str) -> bool:
 
 
 def holds_secret(name: str, text: str) -> bool:
-    """Whether a header or variable is sealed without being asked."""
+    """Whether a header or variable is sealed even if nobody marked it secret."""
     return looks_secret(name) or looks_like_token(text)
 
 
@@ -40,7 +40,7 @@ def secret_arguments(arguments: Sequence[str]) -> set[int]:
     found = set()
     for index, argument in enumerate(arguments):
         before = arguments[index - 1] if index else ""
-        if references(argument):  # what it stands for is not stored here; what is beside it may be
+        if references(argument):  # the referenced value is not stored here; the text around it is
             found |= {index} if looks_like_token(without_references(argument)) else set()
             continue
         named = _names_secret(before) and not _OPTION.match(argument)

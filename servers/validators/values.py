@@ -9,12 +9,12 @@ from servers.validators.characters import CONTROL, MAX_VALUE_LENGTH
 # RFC 9110 section 5.6.2
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: of a header or variable; the form's script ticks “Secret” by it, so it is written as JavaScript reads it, too
+#: names of secret headers or variables; the form's script ticks “Secret” by it, so it must be valid JavaScript, too
 SECRET_NAME = re.compile(
     r"auth(?!or(?!i[sz]))|token|secret|passw|pwd|cookie|credential|private|signature|bearer|(?:^|[^a-z])(?:key|pat|pin)(?:$|[^a-z])|api[-_]?key|apikey",
     re.IGNORECASE,
 )
-# Ours to set: the connection's own (RFC 9110 section 7.6.1) and what the protocol core writes on each request.
+# Set by us: the connection's own headers (RFC 9110 section 7.6.1) and those that the protocol core sends each time.
 _OWN_HEADERS = frozenset(
     {
         *(
@@ -42,12 +42,12 @@ _OWN_HEADERS = frozenset(
         "sec-websocket-version",
     }
 )
-# Those of them whose value can matter to who wrote it: leaving it out would change what is reached, or as whom.
+# Those of them whose value may be intentional: dropping it would change which server is reached, or as whom.
 _OWN_BUT_MEANT = frozenset({"host", "origin", "proxy-authorization", "sec-websocket-protocol"})
 
 
 def is_set_anyway(header: str) -> bool:
-    """Whether nothing is lost when this header is left out, because each request gets it from mcpadmin."""
+    """Whether this header can be dropped without loss, because mcpadmin sets it on each request."""
     return header.lower() in _OWN_HEADERS - _OWN_BUT_MEANT
 
 
@@ -90,5 +90,5 @@ def _validate_length(value: str) -> None:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a header or variable of this name holds a credential as a rule."""
+    """Whether a header or variable with this name usually contains a credential."""
     return bool(SECRET_NAME.search(name))

@@ -1,6 +1,6 @@
 """The page behind an invitation or a password link: the only pages that people without an account may use.
 
-Whatever is wrong with a link, the answer is the same, so that nobody learns whether it ever existed.
+Whatever is wrong with a link, the response is the same, so that it does not reveal whether the link ever existed.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ _STATUS = {attempts.Refusal.LIMITED: 429, attempts.Refusal.UNCOUNTED: 503}
 @require_http_methods(["GET", "POST"])
 def open_link(request: HttpRequest, token: str) -> HttpResponse:
     if request.user.is_authenticated:
-        # Before the look at the link: it says nothing about it, and it is not used by the wrong person.
+        # Before the link is looked up: the page reveals nothing about it, and the wrong person cannot use it.
         return render(request, "users/link_signed_in.html", status=409)
     if refusal := attempts.count("link", client_ip(request)):
         context = {"refusal": refusal.value, "limit": limits.stated("setup_attempts")}
@@ -47,7 +47,7 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
 def _join(request: HttpRequest, link: AccountLink) -> HttpResponse:
     form = AccountForm(request.POST if request.method == "POST" else None, initial={"email": link.email})
     if request.method == "POST" and form.is_valid():
-        user = form.save(commit=False)  # hashes the password for 50 ms: not while SQLite's only write lock is held
+        user = form.save(commit=False)  # hashing takes 50 ms: not while holding SQLite's only write lock
         try:
             joined = links.join(link, user, client_ip(request), getattr(request, "request_id", ""))
         except IntegrityError:
@@ -68,6 +68,6 @@ def _new_password(request: HttpRequest, link: AccountLink) -> HttpResponse:
 
 
 def _signed_in(request: HttpRequest, user: Any) -> HttpResponse:
-    # It also gives the browser session a new key: one planted beforehand is worthless.
+    # This also gives the browser session a new key: one planted beforehand is worthless.
     login(request, user, backend=settings.AUTHENTICATION_BACKENDS[0])
     return redirect("overview")

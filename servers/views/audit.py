@@ -1,4 +1,4 @@
-"""One audit event with its whole exchange. The list of events is a part of the explorer."""
+"""One audit event with its whole exchange. The list of events is part of the explorer."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ _OUTCOMES = {
 
 
 def _query(filters: Mapping[str, str]) -> str:
-    """The filters in the explorer's language. Unusable ones are left out."""
+    """The filters in the explorer's query language. Unusable ones are omitted."""
     kind, outcome = filters.get("kind", ""), filters.get("outcome", "")
     kind = query.RENAMED.get(kind, kind)
     calls = kind == "calls" or kind.startswith("call:")
@@ -67,7 +67,7 @@ def _query(filters: Mapping[str, str]) -> str:
 
 
 def _moment(text: str) -> str:
-    """A time without a zone was UTC. Empty if it is not a time."""
+    """The time in ISO format; without a zone it is UTC. Empty if it is not a time."""
     try:
         moment = parse_datetime(text)
     except ValueError:  # well-formed but impossible, such as 30 February
@@ -88,7 +88,7 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
     try:
         event = events.filter(seq=seq).first()
         selected = None if event is None else shown_event(request, event)
-    except Exception:  # whatever the driver, a field or a view raises for a value that is none of its type
+    except Exception:  # whatever the driver, a field or a view raises for a value of the wrong type
         if (verdict := verify(seq, seq)).ok:
             raise
         return _without_event(request, events, seq, "cannot be read", verdict.reason)
@@ -108,7 +108,7 @@ def detail(request: HttpRequest, seq: int) -> HttpResponse:
 def _without_event(
     request: HttpRequest, events: QuerySet[AuditEvent], seq: int, what: str, reason: str, status: int = 200
 ) -> HttpResponse:
-    """The page for a verdict about an event that cannot be shown."""
+    """The page that explains why an event cannot be shown."""
     numbers = events.order_by("seq").values_list("seq", flat=True)
     context = {
         "nav": "explorer",
@@ -132,7 +132,7 @@ def verify_all(request: HttpRequest) -> HttpResponse:
 # --- one event ---------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ShownPayload:
-    """`value` is parsed JSON for the tree, else `text` is shown as it is. `missing` says why there is nothing."""
+    """`value` is parsed JSON for the tree, otherwise `text` is shown unchanged. `missing` says why there is nothing."""
 
     title: str
     digest: str
@@ -145,7 +145,7 @@ class ShownPayload:
 
 
 def shown_event(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
-    """For audit/_event.html. `event` must be one that the person may see."""
+    """The context for audit/_event.html. The person must be allowed to see `event`."""
     exchange = query.exchange(event)
     body = query.readable_body(event)
     details = body["details"]
@@ -166,7 +166,7 @@ def _link(event: AuditEvent) -> ChainVerdict:
 
 
 def _changes(details: dict[str, Any]) -> list[dict[str, Any]]:
-    """Before and after, taken out of the details and shown separately on the page."""
+    """The values before and after, removed from the details and shown separately on the page."""
     changes = details.get("changes")
     if not isinstance(changes, dict) or not all(isinstance(change, dict) for change in changes.values()):
         return []
@@ -184,7 +184,7 @@ def _words(value: Any) -> str:
 
 
 def _payloads(request: HttpRequest, exchange: list[AuditEvent]) -> list[ShownPayload]:
-    """Arguments and results that the events name by digest, each once."""
+    """Arguments and results that the events refer to by digest, each once."""
     named: dict[str, str] = {}
     for event in exchange:
         for name, digest in query.readable_body(event)["digests"].items():

@@ -1,4 +1,4 @@
-"""The place to which browsers send reports of the content security policy, and the page that shows them."""
+"""The endpoint to which browsers send content security policy reports, and the page that shows them."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
@@ -20,11 +20,11 @@ from servers.requests import WebRequest
 PERMISSION = "administer"
 
 
-@csrf_exempt  # browsers send it by themselves, without a token; it changes nothing but this list
-@login_not_required  # the page for signing in has the policy too
+@csrf_exempt  # browsers send it automatically, without a token; it changes nothing but this list
+@login_not_required  # the sign-in page has the policy too
 @require_POST
 def receive(request: WebRequest) -> HttpResponse:
-    """Always the same answer: the sender learns nothing."""
+    """The response is always the same: the sender learns nothing."""
     report = receiving.read(request.body) if len(request.body) <= receiving.MOST_BYTES else None
     if report and attempts.count("browser-report", request.client_ip, receiving.MOST_REPORTS) is None:
         receiving.store(report, request.headers.get("User-Agent", ""))

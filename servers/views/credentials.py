@@ -1,6 +1,6 @@
 """Credential pages: a board of their state, one credential, adding, replacing, deleting, and their use by servers.
 
-No page holds a value. A field that was filled in and refused is redisplayed empty.
+No page contains a value. A field that was filled in and rejected is redisplayed empty.
 """
 
 from typing import Any
@@ -65,14 +65,14 @@ def _detail(request: HttpRequest, credential: Credential) -> dict[str, Any]:
 
 
 def _replaceable(credential: Credential) -> bool:
-    """A personal one is entered by its owner, at the server."""
+    """Personal credentials are entered by their owner, on the server's page."""
     return credential.kind in ENTERED and credential.owner_id is None
 
 
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def add(request: HttpRequest) -> HttpResponse:
-    """`?kind=` chooses the boxes; `?server=` is the one that uses it at once."""
+    """`?kind=` selects the fields; `?server=` is the server that uses the credential at once."""
     access.require(request.user, "manage_credential")
     server = _requested_server(request)
     kind = _kind(request, server)
@@ -144,7 +144,7 @@ def replace(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """GET asks and names the servers that use it; POST deletes."""
+    """GET asks for confirmation and lists the servers that use it; POST deletes."""
     credential = credential_for(request, uid, "manage_credential")
     if request.method == "POST":
         vault.delete(Actor.of(request), request.user, credential)

@@ -1,4 +1,4 @@
-"""The 403 response. A refusal for lack of a permission is recorded in the audit log first."""
+"""The 403 response. A refusal because of a missing permission is recorded in the audit log first."""
 
 from django.http import HttpRequest, HttpResponse
 from django.views import defaults

@@ -1,4 +1,4 @@
-"""Exports and forwarding: the page of both, a new export and its file, and schedules. Sinks have their own file."""
+"""Exports and forwarding: their common page, a new export and its file, and schedules. Sinks have their own module."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ def index(request: HttpRequest) -> HttpResponse:
 # --- one export ---------------------------------------------------------------------------------------------------------
 @require_http_methods(["GET", "HEAD", "POST"])
 def add(request: HttpRequest) -> HttpResponse:
-    """`?query=` fills the field, as the link of the explorer does."""
+    """`?query=` fills in the field, as in the explorer's link."""
     access.require(request.user, "view_auditevent")
     data = request.POST if request.method == "POST" else None
     form = ExportForm(request.user, data, query=request.GET.get("query", ""))
@@ -94,7 +94,7 @@ def download(request: HttpRequest, uid: UUID) -> HttpResponse | StreamingHttpRes
 
 
 async def _pieces(file: Any) -> AsyncIterator[bytes]:
-    """Asynchronous: of a synchronous stream, ASGI would read all before it sends anything."""
+    """Asynchronous: with a synchronous iterator, ASGI would read everything before sending anything."""
     with file:
         while piece := await asyncio.to_thread(file.read, _PIECE):
             yield piece
@@ -122,7 +122,7 @@ def _schedule(request: HttpRequest, uid: UUID) -> ExportSchedule:
 @sensitive_post_parameters("secret_key")
 @require_http_methods(["GET", "HEAD", "POST"])
 def add_schedule(request: HttpRequest) -> HttpResponse:
-    """`?target=` chooses the fields."""
+    """`?target=` selects the fields."""
     access.require(request.user, "administer")
     usual = ExportTarget.DIRECTORY if schedules.directories() else ExportTarget.S3
     wanted = request.GET.get("target", "")

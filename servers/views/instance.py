@@ -1,4 +1,4 @@
-"""Release of an installation that was found to be a copy."""
+"""Releasing an installation that was detected as a copy."""
 
 from django.contrib import messages
 from django.db import transaction

@@ -1,4 +1,4 @@
-"""The admin's choice of the issuer to expect at a server: a page that says what it means, set or taken back."""
+"""The admin's choice of the issuer to expect for a server: a page that explains it, to set or remove it."""
 
 from django.contrib import messages
 from django.core.exceptions import ValidationError
@@ -15,7 +15,7 @@ from servers.models import Server
 
 @require_http_methods(["GET", "POST"])
 def expect(request: HttpRequest, slug: str) -> HttpResponse:
-    """POST sets it; with `forget` it takes it back."""
+    """POST sets it, or removes it with `forget`."""
     server = access.server_for(request.user, slug, "change")
     access.require(request.user, "manage_credential", server)
     if "forget" in request.POST:

@@ -1,4 +1,4 @@
-"""Background jobs: what runs and what it came to, and the rotation of keys."""
+"""Background jobs: those running and their results, and key rotation."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -43,7 +43,7 @@ def rotate_keys(request: HttpRequest) -> HttpResponse:
 
 
 def request_job(request: HttpRequest, kind: JobKind) -> None:
-    """What keeps the job from starting at once becomes a message of the next page. Raises Denied."""
+    """Request the job. What prevents it from starting at once becomes a message on the next page. Raises Denied."""
     try:
         job = requesting.request(kind, request.user, Actor.of(request))
     except requesting.Busy as busy:

@@ -128,7 +128,7 @@ def switch_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_rule(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """GET asks; POST deletes."""
+    """GET asks for confirmation; POST deletes."""
     access.require(request.user, changing.PERMISSION)
     row = _rule(uid)
     if request.method != "POST":

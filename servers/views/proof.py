@@ -1,5 +1,5 @@
-"""Proof of the audit log: checkpoints, witnesses, the public key, the stand-alone verifier, alarms and their
-acknowledgement."""
+"""Proof of the audit log: checkpoints, witnesses, the public key, the standalone verifier, alarms and their
+acknowledgment."""
 
 from pathlib import Path
 from uuid import UUID

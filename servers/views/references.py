@@ -1,4 +1,4 @@
-"""*References*: which reference is granted to whom, and which servers wait for a grant."""
+"""*References*: which references are granted to whom, and which servers are waiting for a grant."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from servers.models import ReferenceGrant
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def index(request: HttpRequest) -> HttpResponse:
-    """POST grants; `?name=` and `?to=` fill in the form."""
+    """POST grants; `?name=` and `?to=` prefill the form."""
     access.require(request.user, reference_grants.PERMISSION)
     posted = request.method == "POST"
     initial = {name: request.GET[name] for name in ("name", "to") if name in request.GET}
@@ -46,7 +46,7 @@ def _granted(request: HttpRequest, form: ReferenceGrantForm) -> bool:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def revoke(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """GET asks; POST removes the grant."""
+    """GET asks for confirmation; POST removes the grant."""
     access.require(request.user, reference_grants.PERMISSION)
     found = ReferenceGrant.objects.select_related("user", "group", "server", "credential").filter(uid=uid).first()
     if found is None:

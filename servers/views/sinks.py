@@ -1,4 +1,4 @@
-"""Sinks: one receiver of forwarded audit events, its state, and what an administrator does with it."""
+"""Sinks: a receiver of forwarded audit events, its state, and what an administrator can do with it."""
 
 from typing import Any
 from uuid import UUID
@@ -34,7 +34,7 @@ def _sink(request: HttpRequest, uid: UUID) -> Sink:
 @sensitive_post_parameters("value", "private_key")
 @require_http_methods(["GET", "HEAD", "POST"])
 def add(request: HttpRequest) -> HttpResponse:
-    """`?kind=` chooses the fields. The secret that signs messages is shown in this response and never again."""
+    """`?kind=` selects the fields. The signing secret is shown in this response and never again."""
     access.require(request.user, "administer")
     wanted = request.GET.get("kind", "")
     kind = SinkKind(wanted) if wanted in SinkKind.values else SinkKind.OTLP
@@ -100,7 +100,7 @@ def pause(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_POST
 def resume(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """For a sink that is not paused: try again now."""
+    """Resume the sink. If it is not paused, retry now."""
     sinks.resume(request.user, Actor.of(request), _sink(request, uid))
     return redirect("exports:sink", uid)
 

@@ -18,15 +18,15 @@ from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.server.legacy import Opening
 from sessions.models import AgentCall, AgentSession
 
-#: without a request for so long, a session is over
+#: a session without a request for this long has ended
 IDLE: Final = timedelta(hours=24)
-#: after which one that has ended is deleted if no call names it. Web processes remember sessions for some seconds
+#: an ended session is deleted after this time if no call refers to it. Web processes cache sessions for a few seconds
 UNUSED: Final = timedelta(minutes=10)
-#: of one token; the one that was idle longest gives way
+#: for one token; the one that has been idle longest is ended
 MOST_SESSIONS: Final = 100
 SEEN_EVERY: Final = timedelta(minutes=1)
 _PROGRAM_CHARS: Final = 120
-#: ended ones that are read together
+#: ended sessions that are read at once
 _READ: Final = 2_000
 
 
@@ -38,7 +38,7 @@ def program_of(client: dict[str, Any]) -> str:
 
 
 def open_session(entry: Entry, opening: Opening) -> AgentSession:
-    """Ends the oldest session of a token that has too many."""
+    """Open a session. Ends the oldest ones if the token has too many."""
     token, now = entry.principal.token, timezone.now()
     with transaction.atomic():
         mine = AgentSession.objects.filter(token_id=token.pk, ended_at=None).order_by("-last_seen_at")
@@ -60,7 +60,7 @@ def open_session(entry: Entry, opening: Opening) -> AgentSession:
 
 
 def _asked_of(declared: dict[str, Any]) -> dict[str, Any]:
-    """The capabilities that a question needs. The rest is the agent's own affair, and may be anything."""
+    """The capabilities that questions need. The rest is irrelevant here, and may be anything."""
     found: dict[str, Any] = {}
     if modes := elicitation_modes(declared):
         found["elicitation"] = {mode: {} for mode in sorted(modes)}
@@ -80,7 +80,7 @@ def end_session(session: AgentSession) -> None:
 
 
 def _end_streams(ended: Iterable[UUID]) -> None:
-    """Those of sessions that have ended, in whichever web process: they look at their session again."""
+    """Make the streams of ended sessions check their session again, in whatever web process they are."""
     for uid in ended:
         hints.agent_session_ended(uid)
 
@@ -94,8 +94,8 @@ def seen(session: AgentSession) -> None:
 
 
 def end_idle() -> int:
-    """End sessions without a recent request, and delete those that ended long ago. Returns how many were deleted. Waits for
-    the writer."""
+    """End sessions without a recent request, and delete those that ended long ago. Returns how many were deleted. Waits
+    for the writer."""
     now = timezone.now()
     idle = AgentSession.objects.filter(ended_at=None, last_seen_at__lt=now - IDLE)
     ended = list(idle.values_list("uid", flat=True))

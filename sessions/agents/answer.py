@@ -1,4 +1,4 @@
-"""Writing one HTTP answer: JSON, or a stream of events that begins when it must."""
+"""Writing one HTTP response: JSON, or an event stream that is opened only when needed."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -8,26 +8,26 @@ from sessions.mcp.server import streams
 from sessions.mcp.server.refusals import Refusal
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-#: what a reader has not taken yet: above the first, progress is dropped; above the second, it is cut off
+#: bytes that a reader has not received yet: above the first, progress is dropped; above the second, it is disconnected
 BUFFER_BYTES: Final = 1024 * 1024
 MOST_BYTES: Final = 4 * 1024 * 1024
 _ALWAYS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class TooSlow(Exception):
-    """The agent does not read what it is sent."""
+    """The agent does not read what is sent to it."""
 
 
 class Answer:
-    """`accept`: the request's header. `backlog`: how many bytes the web server still holds for it."""
+    """`accept`: the request's header. `backlog`: how many bytes the web server has still to send."""
 
     def __init__(self, send: Send, accept: str, backlog: Callable[[], int], request_id: str) -> None:
         kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")} if accept else {"*/*"}
         self.may_stream = not kinds.isdisjoint({"text/event-stream", "text/*", "*/*"})
         self.may_be_json = not kinds.isdisjoint({"application/json", "application/*", "*/*"})
-        #: of its stream, for clients that can resume: the ids of the events begin with it
+        #: name of its stream, for clients that can resume: the ids of the events begin with it
         self.name = ""
-        #: the id of the one request that this answers: a refusal that was raised without it gets it
+        #: the id of the request that this answers: a refusal that was raised without an id gets it
         self.answers: RequestId | None = None
         self.status = 0
         self.headers: dict[str, str] = {"X-Request-ID": request_id}
@@ -51,7 +51,7 @@ class Answer:
         await self._write(streams.priming(self.name + streams.OPENED) if self.name else streams.COMMENT)
 
     async def event(self, message: bytes, identity: str = "") -> None:
-        """Opens the stream if it is not open. Raises TooSlow."""
+        """Send an event, opening the stream if necessary. Raises TooSlow."""
         await self.open()
         if self._backlog() > MOST_BYTES:
             raise TooSlow
@@ -68,7 +68,7 @@ class Answer:
 
     # --- whole answers -------------------------------------------------------------------------------------------
     async def finish(self, message: bytes) -> None:
-        """The final message: on the stream if one is open, otherwise as JSON where the agent takes it."""
+        """Send the final message: on the stream if one is open, otherwise as JSON if the agent accepts it."""
         if self.streaming or not self.may_be_json:
             await self._last(message)
         else:
@@ -85,7 +85,7 @@ class Answer:
         await self.end()
 
     async def refuse(self, refusal: Refusal) -> None:
-        """Its status counts only while nothing was sent."""
+        """Send the refusal. Its status only applies while nothing has been sent."""
         if refusal.id is None:
             refusal.of(self.answers)
         if self.streaming:
@@ -94,7 +94,7 @@ class Answer:
             await self.json(refusal.body, refusal.status, refusal.headers)
 
     async def _last(self, message: bytes) -> None:
-        """With an id: a client that resumes a stream after an error, as some do, must not be told it again."""
+        """Send it with an id: a client that resumes a stream after an error, as some do, must not receive it again."""
         await self.event(message, self.name + streams.RESPONDED if self.name else "")
         await self.end()
 

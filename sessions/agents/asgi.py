@@ -1,7 +1,7 @@
-"""The endpoint for agents: a raw ASGI application beside Django, at /mcp/<short name of a server or bundle>.
+"""The endpoint for agents: a raw ASGI application next to Django, at /mcp/<short name of a server or bundle>.
 
-It holds no thread and no database connection while an agent waits. Order of the checks: Host and Origin (the web
-server's side, before this), size, token, rate, JSON, session or metadata, version, method, permissions.
+It uses no thread and no database connection while an agent waits. Order of the checks: Host and Origin (before this,
+by the web server), size, token, rate, JSON, session or metadata, version, method, permissions.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ from sessions.mcp.server.posted import Posted
 from sessions.mcp.server.refusals import Refusal, later
 
 _ALLOWED: Final = {"Allow": "POST, GET, DELETE"}
-#: a longer body is parsed in a thread
+#: longer bodies are parsed in a thread
 _LONG_BYTES: Final = 64 * 1024
-#: after so long without the first byte of an answer the log names what it waits for
+#: after this long without the first byte of a response, the log says what it is waiting for
 SILENT_SECONDS: Final = 10.0
 log = structlog.get_logger(__name__)
 
@@ -54,8 +54,8 @@ async def agents_application(scope: Scope, receive: Receive, send: Send) -> None
 
 
 async def drain(seconds: float) -> None:
-    """The process stops: end streams in an orderly way, and let requests finish for so long. What is still running then
-    goes on in its worker."""
+    """The process is stopping: end streams in an orderly way, and give requests this long to finish. Calls that are
+    still running then continue in their workers."""
     application = _applications.get(asyncio.get_running_loop())
     if application is not None:
         await application.drain(seconds)
@@ -65,7 +65,7 @@ _applications: "WeakKeyDictionary[asyncio.AbstractEventLoop, AgentsApplication]"
 
 
 def shared() -> Shared:
-    """What the requests of agents share in this web process: the HTTP API counts by the same admission."""
+    """What agent requests share in this web process: the HTTP API counts against the same admission."""
     return _application().shared
 
 
@@ -125,15 +125,15 @@ class AgentsApplication:
         except AuditUnavailable as problem:
             await answer.refuse(unavailable(problem))
         except (AgentDisconnected, Disconnected):
-            pass  # no one is left to answer
+            pass  # there is no one left to respond to
         except TooSlow:
             log.warning("agent_too_slow", path=str(scope["path"]), user_id=user_id)
             await answer.end()
-        except (OperationalError, InterfaceError) as problem:  # an agent that waits for a call waits on: see Calls.view
+        except (OperationalError, InterfaceError) as problem:  # agents waiting for a call keep waiting: see Calls.view
             log.warning("agent_database_away", path=str(scope["path"]), problem=str(problem))
             with suppress(TooSlow):
                 await answer.refuse(_without_database())
-        except Exception:  # a bug of ours in one request; whatever was placed is in the ledger
+        except Exception:  # a bug of ours in one request; placed calls are in the ledger
             log.exception("agent_request_failed", path=str(scope["path"]))
             with suppress(TooSlow):
                 await answer.refuse(Refusal(500, jsonrpc.INTERNAL_ERROR, "mcpadmin failed to handle this request."))
@@ -164,7 +164,7 @@ class AgentsApplication:
         connection.step = "body"
         found = await self._parsed(body)
         answer.answers = posted.request_id(found)
-        asks = posted.asks(found)  # all else ends what is in flight: it must not wait until less is
+        asks = posted.asks(found)  # everything else ends requests in flight, so it must not wait for a free slot
         async with AsyncExitStack() as counted:
             if asks:
                 await counted.enter_async_context(admission.flight(principal))
@@ -188,21 +188,21 @@ class AgentsApplication:
 
     async def _parsed(self, body: bytes) -> Posted:
         """Raises Refusal."""
-        if len(body) > _LONG_BYTES:  # beside the other agents
+        if len(body) > _LONG_BYTES:  # without delaying other agents
             return await self.shared.reader.work(partial(_parsed, body))
         return _parsed(body)
 
     async def _modern(
         self, entry: Entry, connection: Connection, answer: Answer, found: Posted, counted: AsyncExitStack
     ) -> None:
-        """`counted` ends that it is in flight."""
+        """Closing `counted` ends its count as in flight."""
         request = modern.read(found, connection.headers)
         if isinstance(request, Notification):
             return await answer.empty(202)
         exchange = modern_exchange(entry, connection, request)
         self.shared.admission.note_use(entry.principal, connection.address, exchange.program)
         if request.method == methods.LISTEN:
-            await counted.aclose()  # from here on it counts as a stream, as a GET does
+            await counted.aclose()  # from here on it counts as a stream, like a GET
             with identified(exchange):
                 return await self._streams.listen(exchange, connection, answer)
         async with self.shared.admission.at(policy_owner_of(entry.place)):
@@ -222,7 +222,7 @@ def _without_database() -> Refusal:
 
 
 def _parsed(body: bytes) -> Posted:
-    """Values are counted before: parsing half a million of them takes so long that other agents notice. Raises Refusal."""
+    """Parse the body. Values are counted first: parsing half a million would delay other agents. Raises Refusal."""
     most = limits.number("agent_body_values")
     if len(body) > most:
         try:

@@ -1,4 +1,4 @@
-"""From a request of an agent to a call of the ledger: target, arguments, scope. Raises Refusal for what no call can be."""
+"""Turns an agent's request into a call in the ledger: target, arguments, scope. Raises Refusal for an invalid one."""
 
 import json
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ _KINDS: Final[dict[str, tuple[DefinitionKind | None, str]]] = {
 
 @dataclass(frozen=True)
 class CallRequest:
-    """`target` and `arguments` as `sessions.calls.operations` has them."""
+    """`target` and `arguments`: as in `sessions.calls.operations`."""
 
     method: str
     target: str
     arguments: dict[str, Any]
 
     def same(self, exchange: Exchange) -> str:
-        """Equal for two requests of one token that ask a server for the same, in whatever order their objects have their
-        members. Keyed: arguments cannot be guessed."""
+        """A digest that is equal for two requests with one token that ask a server for the same thing, regardless of
+        the order of object members. It is keyed, so arguments cannot be guessed from it."""
         token, server = exchange.entry.principal.token.pk, exchange.entry.endpoint.server.pk
         text = json.dumps([server, self.method, self.target, self.arguments], sort_keys=True, ensure_ascii=False)
         return salted_hmac(f"mcpadmin.agents.same.{token}", text, algorithm="sha256").hexdigest()
@@ -46,12 +46,12 @@ def call_request_of(exchange: Exchange) -> CallRequest:
 
 
 def answerable(exchange: Exchange) -> dict[str, Any]:
-    """The capabilities of an agent that a server may use: what it declared, its revision has, its token allows and its
-    person may do. Nothing else of its declaration goes further. For a thread."""
+    """The agent's capabilities that a server may use: those that it declared, that its revision has, that its token
+    allows and that its user may provide. Nothing else from its declaration is passed on. Call it in a thread."""
     principal, declared, revision = exchange.entry.principal, exchange.capabilities, REVISIONS[exchange.revision]
     found: dict[str, Any] = {}
     modes = elicitation_modes(declared) if revision.elicitation else frozenset()
-    if not revision.elicitation_url:  # programs declare all that they know before a revision is agreed on
+    if not revision.elicitation_url:  # programs declare everything they support before a revision is negotiated
         modes -= {"url"}
     may_answer = access.may(principal.user, "answer_question")
     if modes and may_answer:
@@ -66,7 +66,7 @@ def answerable(exchange: Exchange) -> dict[str, Any]:
 
 
 def require_scope_of_call(exchange: Exchange) -> None:
-    """For a request that becomes a call. Raises Refusal (403)."""
+    """Require the scope for a request that becomes a call. Raises Refusal (403)."""
     require_scope(exchange, AgentScope.CALL if exchange.method == methods.TOOLS_CALL else AgentScope.READ)
 
 
@@ -74,7 +74,7 @@ def require_scope(exchange: Exchange, scope: AgentScope) -> None:
     """Raises Refusal (403)."""
     token = exchange.entry.principal.token
     if not exchange.entry.principal.has(scope.value):
-        wanted = " ".join([*token.scopes, scope.value])  # all that it needs from now on: clients ask for just this
+        wanted = " ".join([*token.scopes, scope.value])  # all it will need from now on: clients request exactly this
         slug = slug_of(token.resource) or exchange.entry.place.slug
         challenge = metadata.challenge(slug, "insufficient_scope", wanted)
         words = f"This token does not have the scope {scope.value}. Its owner can create one with this scope on the Agents page."
@@ -121,7 +121,7 @@ def _completion(exchange: Exchange) -> CallRequest:
 
 
 def text_of(exchange: Exchange, name: str) -> str:
-    """Raises Refusal. A text of the database holds no NUL."""
+    """Raises Refusal. Database text cannot contain NUL."""
     value = exchange.params.get(name)
     if not isinstance(value, str) or not value or "\0" in value:
         raise invalid_params(f"{exchange.method} needs params.{name}, a string without NUL characters.")
@@ -129,7 +129,7 @@ def text_of(exchange: Exchange, name: str) -> str:
 
 
 def _arguments(exchange: Exchange) -> dict[str, Any]:
-    """Clients leave them out, or send null, where there are none."""
+    """Clients omit the arguments, or send null, if there are none."""
     value = exchange.params.get("arguments", _ABSENT)
     if value is _ABSENT or value is None:
         return {}

@@ -1,4 +1,4 @@
-"""The request behind an answer: its headers, its body, and the moment when the agent leaves."""
+"""The request behind a response: its headers, its body, and the moment when the agent disconnects."""
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -14,11 +14,11 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class Disconnected(Exception):
-    """The agent left before its request had arrived."""
+    """The agent disconnected before its request had arrived."""
 
 
 class Connection:
-    """`scope` of ASGI, to which the web server's side adds `client_ip` and `backlog`."""
+    """`scope`: of ASGI, with `client_ip` and `backlog` added by our web server."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]
@@ -28,13 +28,13 @@ class Connection:
         self.backlog: Callable[[], int] = scope.get("backlog", lambda: 0)
         self.request_id = uuid.uuid4().hex
         self.closed = False
-        #: what of mcpadmin's own its answer waits for, for the log; empty while it may rightly take long
+        #: which part of mcpadmin its response is waiting for, for the log; empty while it may legitimately take long
         self.step = ""
         self._receive = receive
         self._callbacks: list[Callable[[], None]] = []
 
     async def body(self) -> bytes:
-        """Raises Refusal (413) and Disconnected."""
+        """Read the whole body. Raises Refusal (413) and Disconnected."""
         most, parts, size = limits.number("agent_body_bytes"), [], 0
         length = self.headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length[:18]) > most:
@@ -51,7 +51,7 @@ class Connection:
                 return b"".join(parts)
 
     async def watch(self) -> None:
-        """Runs until the agent leaves. After the whole body has been read."""
+        """Run until the agent disconnects. Call it after the whole body has been read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.closed = True
@@ -63,7 +63,7 @@ class Connection:
 
 
 def _joined(lines: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """A header that came several times is one, joined as RFC 9110 says."""
+    """Join repeated headers as described in RFC 9110."""
     found: dict[str, str] = {}
     for raw_name, raw_value in lines:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")

@@ -1,6 +1,6 @@
-"""Where the requests of agents come in. What stands behind an address seldom changes, so one web process reads it once in
-a few seconds at most, unless a hint says that it changed: this read was a quarter of what a list costs. What a call may do
-is checked again when it is placed.
+"""Where agent requests come in. What is behind a URL rarely changes, so a web process reads it at most once every few
+seconds, unless a hint says that it changed: this read was a quarter of the cost of a list. What a call may do is
+checked again when it is placed.
 """
 
 from functools import partial
@@ -17,22 +17,22 @@ from sessions.models import AgentSession
 
 
 class Entries:
-    """Remembers servers with one identity for all, and sessions of agents. What is read for one person stays theirs."""
+    """Caches servers with one identity for all, and agent sessions. What is read for one person is not cached."""
 
     def __init__(self, hub: Hub) -> None:
         self._reader = hub.reader
         self._places: Recent[str, Endpoint] = Recent()
-        #: by their key, token and server; with whether the session follows resources
+        #: by key, token and server; with whether the session follows resources
         self._sessions: Recent[tuple[str, int, int], tuple[AgentSession, bool]] = Recent()
         hub.watch(hints.SERVERS, lambda _: self._places.forget())
         hub.watch(hints.AGENT_SESSIONS, lambda _: self.forget_sessions())
 
     def forget_sessions(self) -> None:
-        """At once, for requests of this process that come before the hint."""
+        """Forget them at once, for requests in this process that arrive before the hint."""
         self._sessions.forget()
 
     async def read(self, principal: Principal, slug: str, session_key: str) -> Entry:
-        """`session_key` empty: without a session. Raises NoEndpoint and NoSession."""
+        """Read an entry. Empty `session_key`: without a session. Raises NoEndpoint and NoSession."""
         places, sessions = self._places.generation, self._sessions.generation
         entry = await self._reader.run(partial(endpoints.entry_of, principal, slug, session_key))
         place, session = entry.place, entry.session
@@ -44,7 +44,7 @@ class Entries:
         return entry
 
     def recent(self, principal: Principal, slug: str, session_key: str) -> Entry | None:
-        """The same without reading; None if it has to be read."""
+        """The same from the cache; None if it must be read."""
         place = self._places.get(slug)
         if place is None or not access.may(principal.user, "view") or not principal.reaches(place.server.pk):
             return None

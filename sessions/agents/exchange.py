@@ -34,7 +34,7 @@ class Via:
 @dataclass(frozen=True)
 class Exchange:
     """`headers`: names in lower case. `capabilities`: what the agent declared, for this request or for its session.
-    `log_level`: the lowest level of log messages that the agent wants from its call; empty: none."""
+    `log_level`: the lowest level of log messages that the agent wants for its call; empty: none."""
 
     entry: Entry
     era: Era
@@ -52,7 +52,7 @@ class Exchange:
     via: Via | None = None
 
     def named(self, target: str) -> str:
-        """The tool, prompt or resource of this request, by the name that the agent uses."""
+        """The tool, prompt or resource of this request under the name that the agent uses."""
         return self.via.shown if self.via is not None else target
 
     @property
@@ -61,8 +61,7 @@ class Exchange:
 
     @property
     def actor(self) -> Actor:
-        """The person: the audit log records the token's owner as the actor. The event of the call says which agent it
-        was."""
+        """The token's owner, whom the audit log records as the actor. The event of the call says which agent it was."""
         return Actor.of_user(self.entry.principal.user, self.address, self.request_id, ActionSource.AGENT)
 
 
@@ -104,7 +103,7 @@ def legacy_exchange(entry: Entry, session: AgentSession, connection: Connection,
 
 @contextmanager
 def identified(exchange: Exchange) -> Iterator[None]:
-    """Answers this request with any refusal raised inside, or with the error that the audit log cannot be written."""
+    """Attach this request's id to any refusal raised inside, and turn an unwritable audit log into a refusal."""
     try:
         yield
     except Refusal as refusal:
@@ -116,7 +115,7 @@ def identified(exchange: Exchange) -> Iterator[None]:
 
 
 def unavailable(problem: AuditUnavailable) -> Refusal:
-    """If nothing was done, the agent may repeat the request."""
+    """The refusal for an unwritable audit log. If nothing was done, the agent may repeat the request."""
     if not problem.unchanged:
         return Refusal(503, jsonrpc.INTERNAL_ERROR, str(problem), {"reason": "audit", "retrySafe": False})
     return later(503, NOT_SENT, str(problem), 2, {"reason": "audit", "retrySafe": True})

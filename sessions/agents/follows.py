@@ -1,4 +1,4 @@
-"""Resources that agents follow, through the one subscription that the worker holds for all who follow it."""
+"""Resources that agents follow, through a single subscription that the worker maintains for all followers."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params
 from sessions.models import AgentFollow, AgentSession, ResourceVersion, Subscription
 from sessions.subscriptions import subscribing
 
-#: how often a modern stream says that it still follows, and after which silence it counts as gone
+#: how often a modern stream renews its follows, and after which silence it counts as gone
 RENEW_SECONDS: Final = 60.0
 GONE_AFTER: Final = timedelta(minutes=5)
-#: longer than the time between two signs of a GET stream
+#: longer than the time between two renewals of a GET stream
 STANDS: Final = timedelta(seconds=2.5 * RENEW_SECONDS)
 log = structlog.get_logger(__name__)
 
@@ -41,8 +41,8 @@ class Followed:
 
 @dataclass(frozen=True)
 class Events:
-    """Of a subscription: the number of notifications so far; `uri` as the server knows it. `unnotified`: the newest version
-    was found without a notification, after a gap or by polling."""
+    """The events of a subscription. `count`: notifications so far; `uri`: as the server knows it. `unnotified`: the
+    newest version was found without a notification, after a gap or by polling."""
 
     count: int
     server_id: int
@@ -51,13 +51,13 @@ class Events:
     unnotified: bool
 
     def changed_since(self, known: Followed) -> bool:
-        """The first version is no change. One that was notified is counted in `count`, perhaps not at the same moment."""
+        """The first version is not a change. Notified versions are counted in `count`, though perhaps not at once."""
         return self.count > known.events or (self.unnotified and self.newest > max(known.newest, 1))
 
 
 def may_follow_any(actor: Actor, entry: Entry) -> bool:
-    """Whether this person may follow resources at all: a refusal is recorded once, not for each of many. For a work
-    thread."""
+    """Whether this person may follow resources at all: a refusal is recorded once, not for each resource. Call it in a
+    work thread."""
     server = entry.place.server if isinstance(entry.place, Endpoint) else None
     try:
         permissions.require(entry.principal.user, actor, "manage_subscription", server, subject=entry.place.name)
@@ -67,8 +67,8 @@ def may_follow_any(actor: Actor, entry: Entry) -> bool:
 
 
 def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, shown: str = "") -> Followed:
-    """For the entry's session, or for a modern stream. `shown`: the URI as the agent knows it, if that is another one.
-    Raises Refusal. Waits for the writer: for a work thread."""
+    """Follow a resource for the entry's session, or for a modern stream. `shown`: the URI as the agent knows it, if it
+    differs. Raises Refusal. Waits for the writer: call it in a work thread."""
     shown = shown or uri
     if "\0" in uri:
         raise invalid_params("Invalid resource URI.", {"uri": shown})
@@ -86,7 +86,7 @@ def follow(actor: Actor, entry: Entry, uri: str, stream: UUID | None = None, *, 
 
 
 def unfollow(entry: Entry, uri: str) -> None:
-    """`uri` as the agent knows it."""
+    """`uri`: as the agent knows it."""
     if entry.session is not None:
         _leave(Q(session_id=entry.session.pk, uri=uri))
 
@@ -100,23 +100,23 @@ def forget_session(session: AgentSession) -> None:
 
 
 def _leave(rows: Q) -> None:
-    """They count as followers for a while: agents reconnect."""
+    """Detach the followers; they still count for a while, because agents reconnect."""
     AgentFollow.objects.filter(rows).update(session=None, stream=None, renewed_at=timezone.now())
 
 
 def without_stream(session: AgentSession) -> list[Followed]:
-    """What a session follows that has no GET stream, in whichever web process: its updates go to a stream of a POST."""
+    """What the session follows if it has no GET stream in any web process: its updates go to a POST stream."""
     rows = AgentFollow.objects.filter(session_id=session.pk).exclude(session__streams_until__gt=timezone.now())
     return _followed(rows)
 
 
 def stands(session: AgentSession) -> None:
-    """The session has a GET stream, until it says so no more."""
+    """Record that the session has a GET stream, for as long as this is repeated."""
     AgentSession.objects.filter(pk=session.pk).update(streams_until=timezone.now() + STANDS)
 
 
 def has_stream(session: AgentSession) -> bool:
-    """As the row said when it was read."""
+    """Whether it had one according to the row when it was read."""
     return session.streams_until is not None and session.streams_until > timezone.now()
 
 
@@ -136,7 +136,7 @@ def _followed(rows: QuerySet[AgentFollow]) -> list[Followed]:
 
 
 def events_of(subscriptions: Collection[UUID]) -> dict[UUID, Events]:
-    """One query."""
+    """The events by subscription. One query."""
     newest = ResourceVersion.objects.filter(subscription=OuterRef("pk"), number=OuterRef("newest"))
     rows = Subscription.objects.filter(uid__in=subscriptions).annotate(unnotified=Exists(newest.filter(events=0)))
     fields = ("event_count", "server_id", "uri", "newest", "unnotified")

@@ -32,7 +32,7 @@ from sessions.mcp.server.posted import Posted
 from sessions.mcp.server.refusals import Refusal, invalid_params, invalid_request
 from sessions.models import AgentSession
 
-#: requests of one batch that run at the same time; each counts as one in flight
+#: requests of one batch that run concurrently; each counts as one in flight
 BATCH_AT_ONCE: Final = 8
 log = structlog.get_logger(__name__)
 
@@ -83,8 +83,8 @@ class LegacySessions:
         await self._requests.finish(answer, message)
 
     async def _batch(self, asked: list[Exchange | Refusal], connection: Connection, answer: Answer) -> None:
-        """Each element is a request of its own. One that wants progress or log lines, or can be asked, needs a stream: on
-        it each response comes as soon as it is there. Otherwise the answer is one array."""
+        """Each element is a separate request. One that wants progress or log lines, or can be asked questions, needs a
+        stream, which carries each response as soon as it is ready. Otherwise the response is one array."""
         talks = any(isinstance(one, Exchange) and _talks(one) for one in asked)
         stream = answer if talks and answer.may_stream else None
         turns = asyncio.Semaphore(BATCH_AT_ONCE)
@@ -105,18 +105,18 @@ class LegacySessions:
         tasks = [asyncio.create_task(one(each, counted=number == 0)) for number, each in enumerate(asked)]
         try:
             found = await asyncio.gather(*tasks)
-        finally:  # the agent left, or does not read: no one waits for the others any more
+        finally:  # the agent disconnected or does not read: no one is waiting for the others
             for task in tasks:
                 task.cancel()
         if stream is not None:
             return await (stream.end() if stream.streaming else stream.empty(202))
         bodies = [body for body in found if body is not None]
-        # An empty array is no JSON-RPC message: where all were cancelled, there is nothing to say.
+        # An empty array is not a JSON-RPC message: if all were cancelled, there is nothing to send.
         await self._requests.finish(answer, b"[" + b",".join(bodies) + b"]" if bodies else None)
 
     @asynccontextmanager
     async def _counted(self, exchange: Exchange) -> AsyncIterator[None]:
-        """Against the limits of token, person and endpoint, as a request that comes alone. Raises Refusal (429)."""
+        """Count it against the limits of token, person and endpoint, like a single request. Raises Refusal (429)."""
         admission, entry = self._shared.admission, exchange.entry
         with identified(exchange):
             async with admission.request(entry.principal), admission.at(policy_owner_of(entry.place)):
@@ -124,7 +124,7 @@ class LegacySessions:
 
     @asynccontextmanager
     async def _updates(self, exchange: Exchange, connection: Connection, answer: Answer) -> AsyncIterator[None]:
-        """Meanwhile updates of followed resources go to this stream, if the session has no GET stream for them."""
+        """Within this context, updates of followed resources go to this stream if the session has no GET stream."""
         session = exchange.session
         if (
             session is None
@@ -160,12 +160,12 @@ class LegacySessions:
                     await running
                 except (asyncio.CancelledError, TooSlow):
                     pass
-                except Exception:  # updates are lossy: they are no reason to withhold the response
+                except Exception:  # updates are lossy: that is no reason to withhold the response
                     log.exception("agents.updates_failed", session=str(session.uid))
             await stream.close()
 
     async def _notified(self, entry: Entry, connection: Connection, notification: Notification) -> None:
-        """Only a cancellation has an effect. One of an unknown or finished request is ignored."""
+        """Only a cancellation has an effect. For an unknown or finished request, it is ignored."""
         if notification.method != methods.CANCELLED or entry.session is None:
             return
         identity: Any = notification.params.get("requestId")
@@ -181,14 +181,15 @@ class LegacySessions:
     async def _answered(
         self, entry: Entry, session: AgentSession, connection: Connection, response: Response
     ) -> list[Refusal]:
-        """To a question that this or another web process relayed. What is to be said of the answer: nothing if it fits."""
+        """Handle the answer to a question that this or another web process relayed. Returns a refusal if it is not
+        valid."""
         exchange = legacy_exchange(entry, session, connection, Request(0, "", {}))
         try:
             await self._shared.reader.work(partial(questions.answered, exchange, response))
         except Unfit as problem:
             return [invalid_params(problem.message, {"errors": problem.errors}, 400)]
         except PermissionDenied:
-            pass  # recorded where it was refused
+            pass  # already recorded
         return []
 
     async def delete(self, principal: Principal, connection: Connection, answer: Answer) -> None:

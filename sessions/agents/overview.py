@@ -1,4 +1,4 @@
-"""What the page *Agents* shows of agents that are connected."""
+"""What the *Agents* page shows about connected agents."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,16 +12,16 @@ from sessions.calls import visibility
 from sessions.models import AgentCall, AgentSession, Call
 from sessions.statistics.reading import NEUTRAL, SUCCEEDED
 
-#: tokens of a page, and sessions
+#: most tokens, and most sessions, on a page
 SHOWN = 200
-#: an agent that said nothing for so long is no longer shown as connected, and older calls are not counted
+#: an agent without a request for this long is no longer shown as connected, and older calls are not counted
 RECENT = timedelta(hours=1)
 _ERROR = ~Q(state__in=SUCCEEDED | NEUTRAL)
 
 
 @dataclass(frozen=True)
 class Connected:
-    """The calls are those of the last hour that the user may see; `last` is the newest of them."""
+    """`calls` are those of the last hour that the user may see; `last` is the newest."""
 
     session: AgentSession
     streaming: bool
@@ -31,7 +31,7 @@ class Connected:
 
 
 def connected(user: access.User, rows: QuerySet[AgentToken]) -> list[Connected]:
-    """Sessions of the active ones of these tokens, those with the newest request first. Three queries."""
+    """Sessions of the active tokens among these, most recent request first. Three queries."""
     now = timezone.now()
     mine = AgentSession.objects.filter(
         token__in=rows.filter(revoked_at=None, expires_at__gt=now).order_by().values("pk")
@@ -40,7 +40,7 @@ def connected(user: access.User, rows: QuerySet[AgentToken]) -> list[Connected]:
     sessions = list(recent.select_related("token", "server", "bundle").order_by("-last_seen_at")[:SHOWN])
     if not sessions:
         return []
-    # As a range of keys, which each session's index is ordered by: a session may have made millions of calls before.
+    # As a range of keys, by which each session's index is ordered: a session may have made millions of earlier calls.
     since = Call.objects.filter(created_at__gt=now - RECENT).order_by("created_at").values("pk")[:1]
     first = AgentCall.objects.filter(call__gte=since).order_by("call_id").values("pk")[:1]
     calls = visibility.visible(user).filter(agent__session__in=sessions, agent__gte=first).order_by()

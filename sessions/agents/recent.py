@@ -1,4 +1,4 @@
-"""What one web process read from the database a moment ago. A hint drops it; without one it is read again after seconds."""
+"""What a web process recently read from the database. A hint drops it; otherwise it expires after a few seconds."""
 
 import time
 from collections import OrderedDict
@@ -12,7 +12,7 @@ _MOST: Final = 10_000
 
 
 class Recent(Generic[K, V]):
-    """`generation` rises with each `forget`: what was read before that, and arrives after it, is not kept."""
+    """`generation` rises with each `forget`: what was read before it and arrives after it is not kept."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[K, tuple[float, V]] = OrderedDict()
@@ -27,7 +27,7 @@ class Recent(Generic[K, V]):
         return known[1] if known is not None and known[0] > time.monotonic() else None
 
     def keep(self, key: K, value: V, generation: int) -> None:
-        """`generation`: of the moment before it was read."""
+        """`generation`: its value before the read started."""
         if generation != self.generation:
             return
         self._known[key] = (time.monotonic() + KNOWN_SECONDS, value)

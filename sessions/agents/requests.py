@@ -30,7 +30,7 @@ from sessions.mcp.core.versions import Era
 from sessions.mcp.server import answers, modern
 from sessions.mcp.server.refusals import FORBIDDEN, Refusal, invalid_params, later
 
-#: how long the first request to a server that was never connected waits for its lists
+#: how long the first request to a never-connected server waits for its lists
 CONNECT_SECONDS: Final = 20.0
 _LISTED_BY: Final = {methods.TOOLS_CALL: methods.TOOLS_LIST, methods.PROMPTS_GET: methods.PROMPTS_LIST}
 
@@ -40,13 +40,13 @@ class Requests:
         self._shared = shared
 
     async def respond(self, exchange: Exchange, connection: Connection, answer: Answer | None) -> bytes | None:
-        """The response to one request of either era. None: nothing may be sent. Raises Refusal with the request's id."""
+        """Return the response to one request of either era; None: nothing may be sent. Raises Refusal with its id."""
         connection.step = ""  # its server may still be starting
         with identified(exchange):
             return await self._dispatched(exchange, connection, answer)
 
     async def finish(self, answer: Answer, message: bytes | None) -> None:
-        """End the answer to one request. `message`: what `respond` returned."""
+        """Finish the response to one request. `message`: what `respond` returned."""
         if message is not None:
             return await answer.finish(message)
         if answer.streaming or not answer.may_stream:
@@ -71,18 +71,18 @@ class Requests:
         through_call_tool = _searches(exchange) and exchange.params.get("name") == search.CALL_TOOL
         exchange = await self._at_server(exchange)
         mirrors = method == methods.TOOLS_CALL and exchange.era is Era.MODERN and not through_call_tool
-        if mirrors and questions.continues(exchange):  # before its answers count
+        if mirrors and questions.continues(exchange):  # before its answers are used
             await self._check_mirrored(exchange)
             mirrors = False
         return await self._shared.calls.perform(exchange, answer, connection, mirrors=mirrors)
 
     async def start(self, exchange: Exchange) -> UUID:
-        """The call of a request whose agent asks for the outcome later. Raises Refusal."""
+        """Start the call of a request whose agent will ask for the outcome later. Raises Refusal."""
         return await self._shared.calls.start(await self._at_server(exchange))
 
     async def _at_server(self, exchange: Exchange) -> Exchange:
-        """The request once its server's list is known: an agent may call without listing first. An agent without the
-        scope opens no session, and is not told which names exist."""
+        """The request, once its server's list is known: an agent may call without listing first. An agent without the
+        scope opens no session and does not learn which names exist."""
         require_scope_of_call(exchange)
         exchange = await self.routed(exchange)
         listed = _LISTED_BY.get(exchange.method, "")
@@ -92,8 +92,8 @@ class Requests:
         return exchange
 
     async def routed(self, exchange: Exchange) -> Exchange:
-        """The request at the server that it concerns. Names are known once the lists of a bundle were read: a member that
-        is still starting delays only the requests that may be for it. Raises Refusal."""
+        """The request, routed to the server that it concerns. Names are known once a bundle's lists have been read: a
+        member that is still starting delays only requests that may be for it. Raises Refusal."""
         place, method = exchange.entry.place, _LISTED_BY.get(exchange.method, methods.RESOURCES_LIST)
         if not isinstance(place, BundleEndpoint):
             return exchange
@@ -103,7 +103,7 @@ class Requests:
         return await self._shared.reader.work(partial(bundles.routed, exchange))
 
     async def _find_tool(self, exchange: Exchange) -> bytes:
-        """Answered from the catalogue, without contacting a server."""
+        """Answered from the catalog, without contacting a server."""
         require_scope(exchange, AgentScope.LIST)
         wanted = search.wanted(exchange)
         if isinstance(wanted, str):
@@ -129,7 +129,7 @@ class Requests:
         modern.check_mirrored(exchange.params.get("arguments"), mirrored, exchange.headers)
 
     async def _set_level(self, exchange: Exchange) -> bytes:
-        """Set the level for the log lines of this session's own calls from now on."""
+        """Set the log level for this session's own calls from now on."""
         level, session = exchange.params.get("level"), exchange.session
         if session is None or "logging" not in answers.offered(exchange.entry.place.capabilities):
             raise Refusal(200, jsonrpc.METHOD_NOT_FOUND, "This server does not support logging: it did not declare it.")
@@ -156,10 +156,9 @@ class Requests:
 
     # --- a server that was never connected -------------------------------------------------------------------------
     async def known(self, entry: Entry, method: str = "", only: Collection[str] | None = None) -> Entry:
-        """The entry once its servers' capabilities are known, and the list of `method` was read. The first use of a
-        server opens its session. Of a bundle, what is not known after the time is left out; `only`: the uids of the
-        members that are waited for, if not all. Raises Refusal (503), and (403) for a person who needs a credential of
-        their own first."""
+        """The entry, once its servers' capabilities are known and the list for `method` has been read. The first use of
+        a server opens its session. For a bundle, what is not known in time is omitted; `only`: the uids of the members
+        to wait for, if not all. Raises Refusal (503), or (403) if the person needs their own credential first."""
         if _is_known(entry, method, only):
             return entry
         name = entry.place.name
@@ -201,7 +200,7 @@ def _is_known(entry: Entry, method: str, only: Collection[str] | None) -> bool:
 
 
 def _found(entry: Entry, wanted: search.SearchQuery) -> dict[str, Any]:
-    """For a thread: servers decide how much text there is to search."""
+    """Call it in a thread: servers determine how much text must be searched."""
     tools = lists.findable(entry)
     return search.answer(search.found(tools, wanted.query, wanted.limit), len(tools))
 
@@ -220,8 +219,8 @@ def instructions(entry: Entry) -> str:
 
 
 def _connect(entry: Entry) -> None:
-    """As a call does: an on-demand server opens its session for the first agent that needs it. A member that this
-    person cannot open does not block the others."""
+    """Open the sessions, as a call would: an on-demand server connects for the first agent that needs it. A member that
+    this person cannot open does not block the others."""
     actor, user = Actor.of_user(entry.principal.user, way=ActionSource.AGENT), entry.principal.user
     if isinstance(entry.place, Endpoint):
         commands.open_session(actor, commands.session_for(user, entry.place.server))

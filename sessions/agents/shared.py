@@ -1,4 +1,4 @@
-"""What the requests of one web process share."""
+"""What the requests in one web process share."""
 
 from servers.agents.tokens import Principal
 from sessions.agents.calls.calls import Calls
@@ -28,7 +28,7 @@ class Shared:
     async def entry(
         self, principal: Principal, connection: Connection, *, session: bool = True, recent: bool = False
     ) -> Entry:
-        """`recent`: it may be a few seconds old. Raises NoEndpoint and NoSession."""
+        """The entry of a request. `recent`: it may be a few seconds old. Raises NoEndpoint and NoSession."""
         key = connection.headers.get(posted.SESSION, "") if session else ""
         connection.step = "entry"
         if recent and (known := self.entries.recent(principal, connection.slug, key)) is not None:

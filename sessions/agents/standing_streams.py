@@ -1,4 +1,4 @@
-"""Streams that stay open: the GET of a legacy session, and `subscriptions/listen`."""
+"""Long-lived streams: the GET of a legacy session, and `subscriptions/listen`."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -24,7 +24,7 @@ from sessions.mcp.server import answers, legacy, modern, posted, streams
 from sessions.mcp.server.refusals import Refusal, invalid_request
 from sessions.models import AgentSession
 
-#: after which a stream that ends with this process may be opened again
+#: delay before clients reopen a stream that ended with this process
 RETRY_MS: Final = 1_000
 
 
@@ -53,7 +53,7 @@ class StandingStreams:
             watching = asyncio.create_task(connection.watch())
             stack.callback(watching.cancel)
             if last := connection.headers.get("last-event-id", ""):
-                # It counts as the POST whose rest it is.
+                # It counts like the POST that it continues.
                 await stack.enter_async_context(self._shared.admission.flight(principal))
                 return await self._resume(entry, entry.session, connection, answer, last)
             await self._stand(entry, entry.session, connection, answer, stack)
@@ -68,7 +68,7 @@ class StandingStreams:
         stream = Changes(self._shared.hub, admission, reads, entry, connection, granted=granted, stands=True)
         stack.push_async_callback(stream.close)
         await stream.join()
-        # Before it is counted: the stream of before, whose agent may be gone, gives its place.
+        # Before it is counted: it replaces the previous stream, whose agent may be gone.
         changes.take_over(session.uid, stream)
         await stack.enter_async_context(admission.stream(principal, replaces=follows.has_stream(session)))
         await reader.work(partial(follows.stands, session))
@@ -81,8 +81,8 @@ class StandingStreams:
     async def _resume(
         self, entry: Entry, session: AgentSession, connection: Connection, answer: Answer, last: str
     ) -> None:
-        """The rest of a lost stream: its response, which the call's row has. Progress is not repeated. Where nothing
-        follows, the status says so: a client that gets an empty stream comes back again and again."""
+        """Send the rest of a lost stream: its response, which is in the call's row. Progress is not repeated. If
+        nothing follows, the status says so: a client that gets an empty stream reconnects forever."""
         found = await self._shared.reader.run(partial(idempotency.call_of_event, session.pk, last))
         if found is None:
             raise invalid_request("This event does not belong to this session.")
@@ -133,7 +133,7 @@ class StandingStreams:
                 for uri in uris:
                     with suppress(Refusal):
                         asked = replace(exchange, method=methods.RESOURCES_SUBSCRIBE, params={"uri": uri})
-                        # Without a wait for a server: one that is starting would hold up the acknowledgement.
+                        # Without waiting for servers: one that is starting would delay the acknowledgement.
                         at = await self._shared.reader.work(partial(bundles.routed, asked))
                         given = at.params["uri"]
                         follow = partial(follows.follow, at.actor, at.entry, given, stream.stream, shown=uri)

@@ -1,4 +1,4 @@
-"""What the streams of one web process ask for at the same moments: one query answers all of them."""
+"""What the streams in a web process ask for at the same time: one query serves all of them."""
 
 from typing import Final
 from uuid import UUID
@@ -8,7 +8,7 @@ from sessions.agents import follows
 from sessions.agents.follows import Events
 from sessions.live.reader import BatchedReads, Reader
 
-#: how soon a revoked token ends its streams, also without a hint. All streams of a process check at the same moments
+#: how soon a revoked token ends its streams, even without a hint. All streams in a process check at the same time
 CHECK_SECONDS: Final = 5.0
 
 
@@ -18,7 +18,7 @@ def next_check(now: float) -> float:
 
 class StreamReads:
     def __init__(self, reader: Reader) -> None:
-        #: whether a token, by its key, still counts
+        #: whether a token, by its key, is still valid
         self.tokens: BatchedReads[int, bool] = BatchedReads(reader, tokens.still_valid_keys)
-        #: of subscriptions
+        #: events of subscriptions
         self.events: BatchedReads[UUID, Events] = BatchedReads(reader, follows.events_of)

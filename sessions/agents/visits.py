@@ -1,6 +1,6 @@
-"""The end of a visit that a server asked an agent for, as the server reports it (2025-11-25, elicitation in URL mode).
+"""The end of a visit that a server requested from an agent, as the server reports it (2025-11-25, elicitation by URL).
 
-Lossy: an agent that hears nothing asks its person, as the specification has it.
+Lossy: an agent that receives nothing asks its user, as the specification says.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,12 +16,12 @@ from sessions.models import AgentCall
 
 
 def heard_by(revision: str, capabilities: Mapping[str, Any]) -> bool:
-    """Whether a legacy agent knows the notification."""
+    """Whether a legacy agent understands the notification."""
     return REVISIONS[revision].elicitation_url and "url" in elicitation_modes(capabilities)
 
 
 def of_hint(hint: Mapping[str, Any]) -> list[tuple[str, UUID]]:
-    """Elicitation ids with their calls. Only valid fields: anyone who can write to Redis can publish anything."""
+    """Elicitation ids with their calls. Checks all fields: anyone who can write to Redis can publish anything."""
     found = []
     for row in hint.get("rows") or []:
         identity, call = (row.get("elicitation"), row.get("call")) if isinstance(row, dict) else (None, None)
@@ -36,6 +36,6 @@ def completed(elicitation_id: str) -> bytes:
 
 
 def calls_of_session(session_pk: int, calls: Collection[UUID]) -> set[UUID]:
-    """Those of the calls that this session of an agent made. For a thread."""
+    """The calls among these that this agent session made. Call it in a thread."""
     found = AgentCall.objects.filter(session_id=session_pk, call__uid__in=calls)
     return set(found.values_list("call__uid", flat=True))

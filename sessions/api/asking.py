@@ -1,4 +1,4 @@
-"""Who asks: the token of a request, what it allows, and the limits of agents, which count here as over MCP."""
+"""Who is asking: the token of a request, what it allows, and the limits for agents, which count here as over MCP."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Caller:
-    """An agent with its token. Its person's permissions are those of this moment."""
+    """An agent with its token. The token owner's permissions are the current ones."""
 
     principal: Principal
     address: str
@@ -41,11 +41,11 @@ class Caller:
 
     @property
     def only(self) -> str:
-        """The one server or bundle that a grant is for (RFC 8707); empty: as the token says."""
+        """The server or bundle that a grant is limited to (RFC 8707); empty: as the token says."""
         return slug_of(self.principal.token.resource) if self.principal.token.resource else ""
 
     def require(self, *scopes: AgentScope) -> None:
-        """Any of them. Raises Refusal (403)."""
+        """Require any of the scopes. Raises Refusal (403)."""
         if not any(self.principal.has(scope.value) for scope in scopes):
             wanted = " or ".join(scope.value for scope in scopes)
             words = f"This token does not have the scope {wanted}. Create one with this scope on the Agents page."
@@ -54,7 +54,7 @@ class Caller:
             raise Refusal(403, FORBIDDEN, words, data, headers={"WWW-Authenticate": challenge})
 
     def reaches(self, server: Server | None) -> bool:
-        """Also for a row whose server was deleted: only with a token without limits."""
+        """Whether the token reaches the server; None: a row of a deleted server, which only unlimited tokens reach."""
         if server is None:
             return self.principal.server_ids is None and not self.only
         if not self.principal.reaches(server.pk):
@@ -62,12 +62,12 @@ class Caller:
         return not self.only or self.read_servers().filter(pk=server.pk).exists()
 
     def servers(self) -> Any:
-        """The servers that this token reaches and its person may see. For a thread."""
+        """The servers that this token reaches and its owner may see. Call it in a thread."""
         rows = self._reached()
         return rows.filter(slug=self.only) if self.only else rows
 
     def read_servers(self) -> Any:
-        """The servers whose calls and events it may read: a grant for a bundle covers its members. For a thread."""
+        """The servers whose calls and events it may read: a grant for a bundle covers its members. Runs in a thread."""
         rows = self._reached()
         if not self.only:
             return rows
@@ -80,7 +80,7 @@ class Caller:
 
 
 class Token(AuthBase):
-    """`Authorization: Bearer mca_…` or `mco_…`, and nothing else: a cookie of a browser does not count."""
+    """`Authorization: Bearer mca_…` or `mco_…`, and nothing else: browser cookies do not count."""
 
     openapi_type = "http"
     openapi_scheme = "bearer"
@@ -100,7 +100,7 @@ class Token(AuthBase):
 
 
 async def work(job: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """In a thread that may wait for the database and the audit writer."""
+    """Run it in a thread that may wait for the database and the audit writer."""
     return await shared().reader.work(partial(job, *arguments, **named))
 
 

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): one shape for every refusal, at any step."""
+"""Errors as problem details (RFC 9457): the same format for every refusal, at any step."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -19,7 +19,7 @@ from sessions.mcp.core import jsonrpc
 from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 
 MEDIA_TYPE: Final = "application/problem+json"
-#: what a refusal of the endpoint for agents is here
+#: how refusals of the agent endpoint are named here
 _KINDS: Final = {
     401: "unauthorized",
     403: "forbidden",
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class Problem(Exception):
-    """`kind` ends the URN that an agent compares. `more`: further members of the document."""
+    """`kind`: the end of the URN that agents compare. `more`: further members of the document."""
 
     def __init__(self, status: int, kind: str, detail: str, **more: Any) -> None:
         super().__init__(detail)
@@ -57,12 +57,12 @@ def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> HttpRe
 
 
 def method_not_allowed(allowed: str) -> HttpResponse:
-    """`allowed`: as the header Allow lists them."""
+    """`allowed`: as listed in the Allow header."""
     return answer(Problem(405, "invalid", f"This address accepts only {allowed}."), {"Allow": allowed})
 
 
 def register(api: NinjaAPI) -> None:
-    """What is raised in an operation becomes an answer here and nowhere else."""
+    """Register the handlers: exceptions raised in operations become responses here and nowhere else."""
     handlers: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
         Problem: lambda request, raised: answer(raised),
         Refusal: _refused,
@@ -86,9 +86,9 @@ def register(api: NinjaAPI) -> None:
 
 
 def _refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
-    """A refusal of the endpoint for agents. Over MCP some of these have the status 200."""
+    """A refusal of the agent endpoint. Over MCP, some of these have the status 200."""
     status = refusal.status
-    if status < 400:  # an internal error there is one of the server behind it
+    if status < 400:  # an internal error there comes from the server behind it
         status = 503 if refusal.code == jsonrpc.INTERNAL_ERROR else 422
     data = refusal.data if isinstance(refusal.data, dict) else {}
     kind = _KINDS.get(status, "invalid")
@@ -99,13 +99,13 @@ def _refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
 
 
 def _invalid(request: HttpRequest, raised: ninja.ValidationError) -> HttpResponse:
-    """Never repeats what was sent: it may hold secrets."""
+    """Never repeats what was sent: it may contain secrets."""
     errors = [{"at": "/".join(map(str, one["loc"])), "message": one["msg"]} for one in raised.errors]
     return answer(Problem(422, "invalid", "The request does not match the OpenAPI document.", errors=errors))
 
 
 def _unavailable(request: HttpRequest, raised: Exception) -> HttpResponse:
-    """Its words say whether something was done."""
+    """The message says whether anything was done."""
     return answer(Problem(503, "unavailable", str(raised)), _BUSY)
 
 

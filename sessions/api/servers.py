@@ -53,12 +53,13 @@ def _bundles(caller: Caller, cursor: str) -> list[Bundle]:
 
 
 def _place() -> Collate:
-    """Position in the list, by code points as Python sorts. Otherwise PostgreSQL would sort by its own locale."""
+    """Position in the list, by code points as in Python. Otherwise PostgreSQL would sort by its own locale."""
     return Collate("slug", "C" if database().vendor == "postgresql" else "BINARY")
 
 
 def _members(caller: Caller) -> QuerySet[Server]:
-    """What a bundle may be made of for this token. A grant for a bundle covers its members, but lists none of them."""
+    """The servers that a bundle may consist of for this token. A grant for a bundle covers its members, but does not
+    list them."""
     rows = access.visible_servers(caller.user).filter(archived_at=None)
     reached = caller.principal.server_ids
     return rows if reached is None else rows.filter(pk__in=reached)

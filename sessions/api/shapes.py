@@ -1,4 +1,4 @@
-"""What the API takes and gives. The OpenAPI document is made of these."""
+"""What the API accepts and returns. The OpenAPI document is generated from these classes."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -16,13 +16,13 @@ def _without_nul(text: str) -> str:
     return text
 
 
-#: what is looked up: no text of a database holds a NUL. In queries mcpadmin.errors refuses it
+#: text that is looked up: database text cannot contain NUL. In query strings, mcpadmin.errors rejects it
 Text = Annotated[str, AfterValidator(_without_nul)]
 Cursor = Annotated[str | None, Field(description="Pass it as `cursor` to get the next page; null on the last page.")]
 
 
 class Strict(Schema):
-    """The base of requests: an unknown member is a mistake."""
+    """The base class of requests: an unknown member is an error."""
 
     model_config = ConfigDict(extra="forbid")
 

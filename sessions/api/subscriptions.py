@@ -141,7 +141,7 @@ def _contents(caller: Caller, uid: UUID, number: int) -> VersionOut:
 
 
 def _require_allowed(caller: Caller, server: Server, method: str, uri: str) -> None:
-    """By the policies of endpoint and token, as over MCP. *Ask* refuses too: nobody can be asked about each version.
+    """Check the policies of endpoint and token, as over MCP. *Ask* refuses too: versions cannot be approved one by one.
     Raises Refusal."""
     token = caller.principal.token
     verdict = policies.policies_at(server, token).decide(PolicyKind.RESOURCE, uri)
@@ -177,13 +177,13 @@ def _out(row: Subscription) -> SubscriptionOut:
 
 
 def _version(item: ResourceVersion, *, readable: bool) -> dict[str, Any]:
-    """Without salt, a digest of small contents confirms a guess: it is for those who may read them."""
+    """Unsalted, the digest of small contents can confirm a guess: only those who may read the contents get it."""
     found = {name: getattr(item, name) for name in VersionRow.model_fields if name != "digest"}
     return {**found, "digest": (item.contents_digest or None) if readable else None}
 
 
 def _number(cursor: str) -> int | None:
-    """Raises Problem (422) for what is no cursor of ours."""
+    """Raises Problem (422) if it is not a cursor of ours."""
     if cursor and (number := whole_number(cursor)) is not None:
         return number
     if cursor:

@@ -1,4 +1,4 @@
-"""The versions of the HTTP API. This URLconf is that of `mount`, with whole paths."""
+"""The versions of the HTTP API. `mount` uses this URLconf, with full paths."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
@@ -7,7 +7,7 @@ from sessions.api import problems, v1
 
 
 def nothing_here(request: HttpRequest, rest: str) -> HttpResponse:
-    """An agent that misspelt an address is told so, whatever it sent."""
+    """Tell agents about a misspelled URL, whatever they sent."""
     words = "There is nothing at this address. The OpenAPI document is at /api/v1/openapi.json."
     return problems.answer(problems.Problem(404, "not-found", words))
 

@@ -27,8 +27,8 @@ details (RFC 9457)."""
 
 
 class StrictJson(Parser):
-    """As at the endpoint for agents: duplicate keys, NaN, deep nesting and halves of surrogate pairs are refused, because
-    what reads them next may differ."""
+    """As at the agent endpoint: duplicate keys, NaN, deep nesting and lone surrogates are rejected, because whatever
+    reads them next may interpret them differently."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         value, mended = json_text.parse(request.body, Limits(message_values=limits.number("agent_body_values")))
@@ -39,11 +39,11 @@ class StrictJson(Parser):
 
 class Version1(NinjaAPI):
     def get_root_path(self, path_params: dict[str, Any]) -> str:
-        """The library looks for it in the URLconf of the pages."""
+        """Overridden because the library looks for it in the URLconf of the pages."""
         return reverse("api-1:api-root", URLCONF, kwargs=path_params)
 
     def get_openapi_schema(self, **given: Any) -> OpenAPISchema:
-        """With the problem that every operation may answer with."""
+        """Adds the problem response that every operation may return."""
         schema = super().get_openapi_schema(**given)
         schema["components"]["schemas"]["Problem"] = ProblemOut.model_json_schema()
         problem = {

@@ -1,6 +1,6 @@
-"""The yes and the no of a person. The call's row decides: the first to change it from *held* counts.
+"""A person's approval or refusal. The call's row decides: the first to change it from *held* wins.
 
-access.Denied (recorded)    the permission is missing, or the agent of one's own asks for what others must approve
+access.Denied (recorded)    the permission is missing, or one's own agent made a call that others must approve
 AuditUnavailable            not durable within 2 s: nothing was done
 """
 
@@ -34,13 +34,13 @@ WORDS: Final = 500
 
 
 class Decision(Enum):
-    """What became of a yes or a no."""
+    """The result of an approval or refusal."""
 
     DONE = "done"
     LATE = "late"  # another person was faster, or it had ended
     CHANGED = "changed"  # the page showed something else
-    VOID = "void"  # what was approved is not there any more
-    PAUSED = "paused"  # the session takes no calls now; the request stays open
+    VOID = "void"  # what was approved no longer exists
+    PAUSED = "paused"  # the session currently accepts no calls; the request stays open
 
 
 def may_decide(user: Any, approval: Approval) -> bool:
@@ -48,7 +48,7 @@ def may_decide(user: Any, approval: Approval) -> bool:
 
 
 def may_refuse(user: Any, approval: Approval) -> bool:
-    """The owner of the agent may always refuse its call."""
+    """Whether this person may refuse it. The owner of the agent may always refuse its calls."""
     return approval.call.user_id == user.pk or may_decide(user, approval)
 
 
@@ -73,7 +73,7 @@ def why_not(user: Any, approval: Approval) -> str:
 
 
 def approve(actor: Actor, user: Any, approval: Approval, binding: str) -> Decision:
-    """The call then takes the usual path, once. `binding`: what the page showed (validity.binding)."""
+    """Approve the call, which then takes the usual path, once. `binding`: what the page showed (validity.binding)."""
     _require(actor, user, approval)
     if binding != validity.binding(approval):
         return Decision.CHANGED
@@ -95,7 +95,7 @@ def approve(actor: Actor, user: Any, approval: Approval, binding: str) -> Decisi
 
 
 def refuse(actor: Actor, user: Any, approval: Approval, words: str) -> Decision:
-    """The agent is told, with these words."""
+    """Refuse the call. The agent is told, with these words."""
     if not may_refuse(user, approval):
         _require(actor, user, approval)
     said = storable(words).strip()[:WORDS]
@@ -126,7 +126,7 @@ def _read(approval: Approval) -> Approval:
 
 
 def _release(actor: Actor, row: Approval) -> bool:
-    """From held to requested. Inside the writer's transaction."""
+    """Change the call from held to requested. Runs in the writer's transaction."""
     call, now = row.call, timezone.now()
     server, session = call.server, call.session
     if server is None or session is None:

@@ -1,5 +1,5 @@
-"""How a request for approval ends without a yes. Each is one conditional UPDATE of the call, in the caller's transaction,
-with its events."""
+"""How a request for approval ends without being approved. Each way is one conditional UPDATE of the call, in the
+caller's transaction, with its events."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -31,7 +31,7 @@ EXPIRED: Final = FinalState(
 
 
 def finish(rows: Iterable[Approval], final: FinalState, actor: Actor = SYSTEM) -> list[Call]:
-    """Finish the calls that were still held. `rows` with their calls."""
+    """Finish the calls that are still held. `rows`: with their calls."""
     ended = []
     for row in rows:
         for call in end_now([row.call.uid], final):
@@ -47,26 +47,26 @@ def void(rows: Iterable[Approval], why: str) -> list[Event]:
 
 
 def void_changed(identity_id: int) -> list[Event]:
-    """After this identity's definitions changed: an approval now would be of another tool."""
+    """Void approvals after this identity's definitions changed: they would now be for a different tool."""
     rows = _open().filter(call__identity_id=identity_id)
     found = [(row, why) for row in rows if (why := validity.changed(row.call))]
     return [event for row, why in found for event in void([row], why)]
 
 
 def void_of_token(token_pk: int) -> None:
-    """The token counts no more. Never waits."""
+    """Void the approvals of a token that is no longer valid. Never waits."""
     if Approval.objects.filter(token_id=token_pk, state=ApprovalState.OPEN).exists():
         writer().submit(lambda: void(_open().filter(token_id=token_pk), "The token was revoked."), list)
 
 
 def expire_without_worker() -> None:
-    """`expire_overdue` for the web, which also ends them while no worker is alive. Never waits."""
+    """`expire_overdue` for web processes, so that approvals expire even while no worker is alive. Never waits."""
     if Approval.objects.filter(state=ApprovalState.OPEN, expires_at__lte=timezone.now()).exists():
         writer().submit(expire_overdue, list)
 
 
 def expire_overdue() -> list[Event]:
-    """Inside the caller's transaction."""
+    """Runs in the caller's transaction."""
     calls = finish(_open().filter(expires_at__lte=timezone.now())[:BATCH], EXPIRED)
     return ended_events(calls, EXPIRED, AuditAction.APPROVAL_EXPIRE, AuditOutcome.FAILED)
 
@@ -78,7 +78,7 @@ def _open() -> QuerySet[Approval]:
 def ended_events(
     calls: Iterable[Call], final: FinalState, action: AuditAction, outcome: AuditOutcome, actor: Actor = SYSTEM
 ) -> list[Event]:
-    """Two for each call: what became of the request for approval, and the call's own end."""
+    """Two events for each call: how the request for approval ended, and the end of the call itself."""
     found = []
     for call in calls:
         found.append(event_of(call, action, outcome, actor, {"detail": final.detail[:500]}))

@@ -1,4 +1,4 @@
-"""What pages show of calls that wait for approval. Only reads."""
+"""What pages show about calls that are waiting for approval. Read-only."""
 
 import json
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ ARGUMENT_CHARS: Final = 64 * 1024
 
 @dataclass(frozen=True)
 class ApprovalCard:
-    """One request for one reader. `why_not`: why this reader may not decide. `own`: their own agent asks. `arguments` is
-    empty if they may not read them, or they were erased. `hidden`: how many characters follow what is shown of them."""
+    """One request for one reader. `why_not`: why this reader may not decide. `own`: it is from their own agent.
+    `arguments`: empty if they may not read them, or if they were erased. `hidden`: how many characters are cut off."""
 
     approval: Approval
     why_not: str
@@ -50,36 +50,36 @@ class ApprovalCard:
 
 def seen(user: Any) -> QuerySet[Approval]:
     rows = Approval.objects.select_related("call__server", "call__agent", "call__arguments", "token", "bundle")
-    # Asked of the call of each approval: as a condition on the joined calls SQLite read all of them first, and there may
-    # be millions.
+    # Checked per approval: as a condition on the joined calls, SQLite would read all of them first, and there may be
+    # millions.
     return rows.filter(Exists(visibility.visible(user).filter(pk=OuterRef("call"))))
 
 
 def _listed(user: Any) -> QuerySet[Approval]:
-    """Without the arguments, which may be of any size."""
+    """The approvals without their arguments, which may be of any size."""
     return seen(user).defer(*(f"call__arguments__{column}" for column in ("text", "blob", "sealed")))
 
 
 def open_count(user: Any) -> int:
-    """On every page: where nothing is open, the rules of who sees what need not be asked."""
+    """Used on every page: if nothing is open, the visibility rules need not be evaluated."""
     is_open = Q(state=ApprovalState.OPEN)
     return seen(user).filter(is_open).count() if Approval.objects.filter(is_open).exists() else 0
 
 
 def open_rows(user: Any) -> list[Approval]:
-    """The one that expires first comes first."""
+    """Open approvals, the first to expire first."""
     return list(_listed(user).filter(state=ApprovalState.OPEN).order_by("expires_at", "id")[:SHOWN])
 
 
 def open_total(user: Any, listed: list[Approval]) -> int:
-    """How many are open, of which `open_rows` gave `listed`."""
+    """How many are open; `listed`: what `open_rows` returned."""
     return len(listed) if len(listed) < SHOWN else open_count(user)
 
 
 def ended_page(user: Any, before: int | None) -> RowsPage[Approval]:
-    """Approvals that ended in the last days, newest first. All are in the history."""
+    """Approvals that ended recently, newest first. The history has all of them."""
     since = timezone.now() - ENDED_SINCE
-    # of the request there is an index, and none waits for a day
+    # there is an index on the time of the request, and none waits longer than a day
     recent = _listed(user).filter(created_at__gt=since - timedelta(days=1), ended_at__gt=since)
     return page_before(recent.exclude(state=ApprovalState.OPEN), "id", before, ENDED)
 
@@ -102,7 +102,7 @@ def card_of(user: Any, approval: Approval) -> ApprovalCard:
 
 
 def may_read(user: Any, approval: Approval) -> bool:
-    """The arguments: those who may decide now have to know them."""
+    """Whether this person may read the arguments: those who may decide need to know them."""
     is_open = approval.state == ApprovalState.OPEN
     return visibility.may_read(user, approval.call) or (is_open and not deciding.why_not(user, approval))
 

@@ -10,11 +10,12 @@ from sessions.models import AgentCall, Approval, Call
 
 
 class TooManyHeld(Exception):
-    """The token has as many calls waiting for approval as it may."""
+    """The token has reached its limit of calls waiting for approval."""
 
 
 def request_approval(call: Call, agent: AgentCall, hold: Hold, *, bundle: Bundle | None, shown: str) -> None:
-    """`shown`: the name that the agent used in the bundle. Raises TooManyHeld, and IntegrityError where the same call waits."""
+    """`shown`: the name that the agent used in the bundle. Raises TooManyHeld, and IntegrityError if an identical call
+    is already waiting."""
     waiting = Approval.objects.filter(token_id=agent.token_id, state=ApprovalState.OPEN).count()
     if waiting >= limits.number("agent_approvals"):
         raise TooManyHeld

@@ -1,4 +1,4 @@
-"""Whether a call that waits is still what a person is asked about. Only reads."""
+"""Whether a waiting call is still what a person is asked to approve. Read-only."""
 
 import hashlib
 import json
@@ -15,8 +15,8 @@ from sessions.models import Approval, Call
 
 
 def binding(approval: Approval) -> str:
-    """What a yes is bound to: caller, token, server, target, definition and arguments. It travels with the form, so that a
-    person approves what the page showed."""
+    """What an approval is bound to: caller, token, server, target, definition and arguments. The form posts it, so that
+    people approve exactly what the page showed."""
     call = approval.call
     parts = [
         *(approval.uid, call.uid, call.user_id, approval.token_id, call.server_id, call.identity_id),
@@ -38,8 +38,8 @@ def changed(call: Call) -> str:
 
 
 def void_reason(approval: Approval) -> str:
-    """Why the call may not be sent any more, approved or not; empty if it may. `approval` with call, server, bundle, token
-    and its user."""
+    """Why the call may no longer be sent, approved or not; empty if it may. `approval`: with call, server, bundle,
+    token and its user."""
     call, token = approval.call, approval.token
     server = call.server
     if token is None or token.state != "active":
@@ -88,7 +88,7 @@ def _withheld(call: Call, member: BundleMember, kind: DefinitionKind, key: str) 
 
 
 def _offers_uri(call: Call, member: BundleMember, uri: str) -> bool:
-    """By its own entry in the server's list, or by the templates that it fits."""
+    """Whether the bundle offers the URI: by its own entry in the server's list, or by the templates that it matches."""
     rows = Definition.objects.filter(identity=call.identity_id or 0, removed_at=None)
     if rows.filter(kind=DefinitionKind.RESOURCE, key=uri).exists():
         return offers.offers(member.resources, uri)
@@ -115,7 +115,7 @@ def _hidden(call: Call, member: BundleMember, tool: str) -> list[str]:
 
 
 def _name(member: BundleMember, server: Server, kind: DefinitionKind, key: str) -> str:
-    """As rules of the bundle mean it now: the alias may have changed."""
+    """The name to which the bundle's rules now apply: the alias may have changed."""
     if kind == DefinitionKind.RESOURCE:
         return uris.exposed_uri(member.alias, key)
     target = str(server.uid), key

@@ -1,7 +1,7 @@
-"""What a call of an agent carries besides its arguments: what the agent is able to, and its part of a round.
+"""What an agent's call carries besides its arguments: the agent's capabilities, and its part of a round.
 
-A modern server may require input and hand out a state that it wants back. Both sides of that may be confidential, so
-they are sealed and kept for minutes only.
+A modern server may require input and hand out a state that must be returned. Both directions may be confidential, so
+they are sealed and kept only for a short time.
 """
 
 import json
@@ -26,7 +26,7 @@ from sessions.enums import ApprovalState, CallState
 from sessions.mcp.core.on_behalf import OnBehalf
 from sessions.models import AgentRound, Approval, Call
 
-#: longer than an agent may take to answer
+#: longer than agents may take to answer
 KEPT: Final = timedelta(hours=1)
 _TABLE: Final = AgentRound._meta.db_table
 log = structlog.get_logger(__name__)
@@ -34,8 +34,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class CallingAgent:
-    """`on_behalf`: for the client; its capabilities are None where the call is not one exchange. `capabilities`: what the
-    agent answers. `asks_people`: what it does not answer goes to the inbox. `standing`: when the call was read."""
+    """`on_behalf`: for the client; its capabilities are None if the call is not a single exchange. `capabilities`: what
+    the agent can answer. `asks_people`: the rest goes to the inbox. `standing`: as of when the call was read."""
 
     on_behalf: OnBehalf = field(repr=False)
     capabilities: Mapping[str, Any]
@@ -44,7 +44,7 @@ class CallingAgent:
 
 
 def sealed(content: Mapping[str, Any], *, back: bool = False) -> AgentRound:
-    """The row, not written yet and without its call. Raises SealError."""
+    """Return the row, not stored yet and without its call. Raises SealError."""
     row = AgentRound(back=back)
     text = json.dumps(content, separators=(",", ":")).encode("utf-8", "surrogatepass")
     row.sealed, row.key_id = seal_bytes(text, table=_TABLE, uid=row.uid, field="sealed")
@@ -59,7 +59,7 @@ def opened(row: AgentRound) -> dict[str, Any]:
 
 
 def agent_of(call: Call) -> CallingAgent | None:
-    """None for the call of a person. Raises SealError."""
+    """None for a person's call. Raises SealError."""
     if call.way != ActionSource.AGENT:
         return None
     found = statements.agent_call(call.pk, *operation_of(call.method).place(call.target))
@@ -79,8 +79,8 @@ _VOIDED: Final = FinalState(CallState.REQUESTED, CallState.REFUSED, AuditOutcome
 
 
 def barrier(found: CallPreconditions) -> str:
-    """Why an agent's call may not be sent although it was placed; empty if it may. The definitions are stored by the same
-    thread that claims calls, so none changes between the read and the claim."""
+    """Why an agent's call may not be sent although it was placed; empty if it may. The thread that claims calls also
+    stores the definitions, so none changes between the read and the claim."""
     if found.ended:
         return "The token expired or was revoked before the call was sent."
     if found.approved_digest:
@@ -98,7 +98,7 @@ def unseen_change(server_name: str, target: str) -> str:
 
 
 def refuse(uid: UUID, why: str) -> list[Event]:
-    """End a placed call that may not be sent, with the yes that it had."""
+    """End a placed call that may not be sent, and void its approval if it has one."""
     final = replace(_VOIDED, detail=f"{why} It did not reach the server.")
     events = []
     for call in end_now([uid], final):
@@ -113,12 +113,12 @@ def refuse(uid: UUID, why: str) -> list[Event]:
 
 
 def sent(call_pk: int) -> None:
-    """What went up is not needed any more."""
+    """Delete what was sent to the server: it is no longer needed."""
     AgentRound.objects.filter(call_id=call_pk, back=False).delete()
 
 
 def required_input(call_pk: int, state: str | None) -> None:
-    """The server requires input. Without the key ring its state is lost: the agent has to begin again."""
+    """Store the state with which the server requires input. Without the key ring it is lost: the agent must restart."""
     try:
         row = sealed({} if state is None else {"requestState": state}, back=True)
     except SealError as problem:

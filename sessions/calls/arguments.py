@@ -1,5 +1,5 @@
-"""From user input (form fields, JSON text or a value) to arguments that fit the tool's schema, or to messages why they
-do not."""
+"""Turns user input (form fields, JSON text or a value) into arguments that match the tool's schema, or into messages
+that say why they do not."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ class Rejected(Exception):
 
 
 class NotListed(Rejected):
-    """The server offers no such tool or prompt (any more)."""
+    """The server does not offer such a tool or prompt, or no longer offers it."""
 
 
 @dataclass(frozen=True)
 class SubmittedArguments:
-    """One of `form` (field -> values as posted), `text` (JSON) or `value`. `confirm` is what the person typed.
-    `as_task`: run the tool as a task where that is optional. `unchecked`: also with arguments that cannot be checked;
-    `anyway`: also with those, and with arguments that the schema of the tool forbids."""
+    """One of `form` (field -> values as posted), `text` (JSON) or `value`. `confirm`: what the person typed.
+    `as_task`: run the tool as a task if that is optional. `unchecked`: even with arguments that cannot be checked;
+    `anyway`: also with arguments that the tool's schema forbids."""
 
     form: Mapping[str, list[str]] | None = None
     text: str | None = None
@@ -42,7 +42,7 @@ class SubmittedArguments:
 
 @dataclass(frozen=True)
 class ArgumentProblem:
-    """Whether something speaks against the arguments: `reason` says what, and quotes none of them."""
+    """Whether there is a problem with the arguments: `reason` says which, without quoting them."""
 
     kind: ArgumentProblemKind = ArgumentProblemKind.NONE
     reason: str = ""
@@ -55,7 +55,7 @@ NO_DOUBT = ArgumentProblem()
 
 
 def read_arguments(schema: Any, given: SubmittedArguments) -> tuple[Any, ArgumentProblem]:
-    """Return the arguments, and what speaks against them. Raises Rejected.
+    """Return the arguments, and any problem with them. Raises Rejected.
 
     May wait for the schema checker: never call it in an event loop.
     """
@@ -84,7 +84,7 @@ def _value(schema: Any, given: SubmittedArguments) -> Any:
 
 
 def _parsed(schema: Any, given: SubmittedArguments) -> parse.Parsed:
-    """The page's form has two modes. In JSON mode its one field contains everything."""
+    """The page's form has two modes. In JSON mode, a single field contains everything."""
     if given.form is None:
         return parse.parse_json(given.text or "{}")
     if list(given.form.get("_mode", [])) == ["json"]:
@@ -95,7 +95,7 @@ def _parsed(schema: Any, given: SubmittedArguments) -> parse.Parsed:
 
 
 def is_outdated(form: Mapping[str, list[str]], schema: Any) -> bool:
-    """Whether the form was made from another schema: options and branches are posted as their places in it."""
+    """Whether the form was built from a different schema: options and branches are posted as their positions in it."""
     made_from = form.get("_schema", [])
     return bool(made_from) and made_from[-1] != digest_of(schema)
 

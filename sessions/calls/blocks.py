@@ -1,4 +1,4 @@
-"""The content of a tool's result, block by block (MCP 2025-11-25, server/tools, Tool Result)."""
+"""The content of a tool result, block by block (MCP 2025-11-25, server/tools, Tool Result)."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -12,20 +12,20 @@ from sessions.calls.result_files import bytes_of, mime_of
 BLOCKS = 100
 TEXT_CHARS = 64_000
 URI_CHARS = 2_000
-#: media embedded in one page where no URL serves them: base64 characters; media shown by URL: bytes of each
+#: media embedded in a page if no URL serves them: base64 characters in total; media shown by URL: bytes of each
 MEDIA_BYTES = 400_000
 SHOWN_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Block:
-    """`kind` picks the template's branch: text, json, image, audio, video, link, binary, note.
+    """`kind` selects the template's branch: text, json, image, audio, video, link, binary, note.
 
     `source` is a data: URI that passed the checks below, for contents without a call; those of a call have a URL of
-    ours. `rendered`: the text as sanitised HTML. `remark`: why a Markdown text has none (see markdown_blocks), or a
-    declared type that is not that of the bytes. `opens`: a browser shows it in a tab of its own.
-    `cut`: `text` or `uri` is only a beginning. `role`: of a prompt's message. `size` (bytes) and `digest` (SHA-256): of
-    a content. `position`: of the content in its result, to download it. `tabular`: `text` may be shown as a table too.
+    ours. `rendered`: the text as sanitized HTML. `remark`: why a Markdown text has none (see markdown_blocks), or a
+    declared type that does not match the bytes. `opens`: browsers can show it in a separate tab.
+    `cut`: `text` or `uri` is truncated. `role`: of a prompt's message. `size` (bytes) and `digest` (SHA-256): of the
+    content. `position`: of the content in its result, to download it. `tabular`: `text` may also be shown as a table.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Block:
 
     @property
     def plain(self) -> bool:
-        """A whole text of which nothing more is said."""
+        """Whether it is a complete text without further information."""
         more = self.title or self.uri or self.role or self.remark or self.rendered or self.cut or self.tabular
         return self.kind == "text" and not more and self.size is None
 
@@ -58,7 +58,7 @@ class Block:
 
     @property
     def shown_size(self) -> int:
-        """Bytes of the beginning that `text` is."""
+        """The size in bytes of the shown part, `text`."""
         return len(self.text.encode("utf-8", "surrogatepass"))
 
 
@@ -116,13 +116,13 @@ def text_block(text: str, title: str = "", uri: str = "") -> Block:
 
 
 def located(block: Block, item: dict[str, Any], position: int) -> Block:
-    """A text that is only a beginning says of what."""
+    """Add the position, and the full size if the text is truncated."""
     size = len(item["text"].encode("utf-8", "surrogatepass")) if block.cut else None
     return replace(block, size=size, position=position)
 
 
 def media_block(item: dict[str, Any], kind: str, budget: Budget) -> Block:
-    """What the bytes are decides how they are shown; a type that the server got wrong is mentioned."""
+    """The actual bytes determine how they are shown; a wrong type from the server is mentioned."""
     mime, data = mime_of(item), item.get("data")
     named = kind.capitalize()
     if not isinstance(data, str):
@@ -158,13 +158,13 @@ def blob_block(resource: dict[str, Any], budget: Budget) -> Block | None:
 
 
 def _link(item: dict[str, Any]) -> Block:
-    """Only a person opens a link, as a resource of the same server: the server chose the URI."""
+    """Links are opened by people only, as resources of the same server: the server chose the URI."""
     title = str(item.get("title") or item.get("name") or "")[:300]
     text = str(item.get("description") or "")[:2_000]
     uri, mime = str(item.get("uri", "")), str(item.get("mimeType", ""))[:100]
     try:
         uri.encode()
-    except UnicodeEncodeError:  # half a character, which no address of a page can contain
+    except UnicodeEncodeError:  # a lone surrogate, which no page URL can contain
         return Block("json", "Link without a valid URI", value=item)
     return Block("link", title, text, uri=uri[:URI_CHARS], mime=mime, cut=len(uri) > URI_CHARS)
 

@@ -1,6 +1,6 @@
-"""What the card of a call shows: its outcome in words and its result block by block, each of limited size.
+"""What a call's card shows: its outcome in words and its result block by block, each of limited size.
 
-Everything in the result is hostile: this file only sorts and cuts, the templates escape.
+Everything in the result is hostile: this file only sorts and truncates, the templates escape.
 """
 
 import json
@@ -22,13 +22,13 @@ from sessions.enums import UNSENT, CallState
 from sessions.mcp.core import refusals
 from sessions.models import Call, LogLine
 
-#: of a larger result the raw JSON is shown unformatted
+#: for larger results, the raw JSON is shown unformatted
 PARSED_BYTES = 2 * 1024 * 1024
 RAW_CHARS = 200_000
 
 
 class Tab(NamedTuple):
-    """`key` picks the template's branch: c(ontent), s(tructured), r(aw)."""
+    """`key` selects the template's branch: c(ontent), s(tructured), r(aw)."""
 
     key: str
     name: str
@@ -36,8 +36,8 @@ class Tab(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """`cut`: `raw` is only the beginning. `empty`: the server returned a result with nothing in it. `late`: what is to be
-    said of it, if it arrived after the end of the call."""
+    """`cut`: `raw` is truncated. `empty`: the server returned a result with nothing in it. `late`: a notice, if it
+    arrived after the end of the call."""
 
     size: int
     raw: str
@@ -48,13 +48,13 @@ class Result:
 
     @cached_property
     def only_text(self) -> str | None:
-        """The text of a result that is nothing else, as most are: its block has no head, and no part to choose."""
+        """The text of a result that is only text, as most are: its block has no header and no parts to choose."""
         only = self.view.blocks[0] if len(self.view.blocks) == 1 else None
         return only.text if only is not None and only.plain else None
 
     @cached_property
     def tabs(self) -> list[Tab]:
-        """The first tab is the open one."""
+        """The tabs; the first one is open."""
         content = [Tab("c", f"{self.view.name} {len(self.view.blocks)}")] if self.view.blocks else []
         structured = [Tab("s", "Structured")] if self.view.has_structured else []
         both = content + structured if self.view.blocks_first else structured + content
@@ -89,7 +89,7 @@ class Card:
 
     @cached_property
     def number(self) -> SafeString:
-        """As text: a template would look up the format of each number."""
+        """The primary key as text: a template would look up the format of each number."""
         return mark_safe(str(self.call.pk))  # noqa: S308  # digits
 
     @cached_property
@@ -122,7 +122,7 @@ class Card:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether there is more to say of the end than its state and result."""
+        """Whether there is more to say about the end than its state and result."""
         return self.outcome is not None or bool(self.call.schema_violation) or self.late is not None
 
     @property
@@ -146,7 +146,7 @@ class Card:
         done, total = self.call.progress, self.call.progress_total
         if done is None or not total or total <= 0:
             return None
-        return round(100 * max(0.0, min(1.0, done / total)))  # a server may name numbers whose ratio is infinite
+        return round(100 * max(0.0, min(1.0, done / total)))  # a server may send numbers whose ratio is infinite
 
     @property
     def steps_completed(self) -> str:
@@ -158,12 +158,12 @@ class Card:
 
 
 def _progress(number: float) -> str:
-    """Bytes and rows to the last digit."""
+    """Format a number; whole numbers, such as bytes and rows, in full."""
     return f"{number:,.0f}" if float(number).is_integer() and abs(number) < 2**53 else f"{number:.10g}"
 
 
 def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
-    """`brief`: for results whose markup would be too large. Whatever is left out is mentioned and can be downloaded."""
+    """`brief`: for results whose markup would be too large. Whatever is omitted is mentioned and can be downloaded."""
     payload = call.result or call.late_result
     readable = payload is not None and may_read and payload.erased_at is None
     shown = call if may_read else without_words(call)
@@ -182,7 +182,7 @@ def card_of(call: Call, *, may_read: bool, brief: bool = False) -> Card:
 
 
 def without_words(call: Call) -> Call:
-    """A copy without the server's words outside the result: they come of the same call and need the same permission."""
+    """A copy without the server's words outside the result: they belong to the call and need the same permission."""
     other = copy(call)
     other.error_message = other.error_data = other.progress_message = other.schema_violation = ""
     other.detail = refusals.without_words(other.detail)
@@ -200,7 +200,7 @@ def _result(call: Call, payload: Payload, brief: bool) -> Result:
     late = late_answer_of(call, value) if call.result is None else None
     view = view_of(call.method, call.target, value)
     view = lighter(view) if brief else view
-    # an error or a task in place of the result is what the notice of the late answer says
+    # the notice about a late answer already mentions an error or a task in place of the result
     empty = not view.blocks and not view.has_structured and not (late and late.remedy)
     if brief or payload.size > PARSED_BYTES:
         return Result(payload.size, text[:RAW_CHARS], len(text) > RAW_CHARS, view, empty, late)

@@ -1,4 +1,4 @@
-"""The parts of a call that are compared with those of another: its arguments, and each content of its result."""
+"""The parts of a call that are compared with those of another: its arguments, and each content item of its result."""
 
 import json
 from typing import Any
@@ -14,8 +14,8 @@ def argument_parts(text: str) -> Parts:
 
 
 def result_parts(method: str, text: str) -> Parts:
-    """As the contents of a resource, whose names say which part it is. What a server sent is not trusted to have the form
-    that its method asks for: then the whole result is one part."""
+    """The result in the format of resource contents, named after its parts. If it does not have the form that its
+    method requires, which no server guarantees, the whole result is one part."""
     value = parsed(text)
     if not isinstance(value, dict):
         return [{"uri": "Result", "text": text}]

@@ -1,4 +1,4 @@
-"""Final states that are set without an answer: for calls that no worker sent, whose worker died, or whose server is gone.
+"""Final states set without a response: for calls that no worker sent, whose worker died, or whose server is gone.
 
 Each is a conditional UPDATE with its audit event in the same commit. If the state has changed meanwhile, nothing
 happens.
@@ -26,13 +26,13 @@ from sessions.connections import commands
 from sessions.enums import UNSENT, ApprovalState, CallState
 from sessions.models import Approval, Call
 
-#: calls that end in one transaction
+#: most calls that end in one transaction
 BATCH = 200
 
 
 @dataclass(frozen=True)
 class FinalState:
-    """`also_held`: also of calls that wait for approval, whose request for it then ends as `approval`."""
+    """`also_held`: also for calls that wait for approval; their request for approval then ends as `approval`."""
 
     before: CallState
     after: CallState
@@ -115,7 +115,7 @@ SERVER_DELETED_BEFORE = FinalState(
 
 
 def end(uids: Iterable[UUID], final: FinalState, actor: Actor = SYSTEM) -> "Future[list[Call]]":
-    """End up to BATCH calls. The future returns those that really changed."""
+    """End up to BATCH calls. The future returns those that actually changed."""
     batch = list(uids)[:BATCH]
 
     def write() -> list[Call]:
@@ -128,13 +128,13 @@ def end(uids: Iterable[UUID], final: FinalState, actor: Actor = SYSTEM) -> "Futu
 
 
 def end_all(uids: Sequence[UUID], final: FinalState, actor: Actor = SYSTEM) -> None:
-    """End as many as there are, a batch after the other. Does not wait."""
+    """End all of them, batch by batch. Does not wait."""
     for start in range(0, len(uids), BATCH):
         end(uids[start : start + BATCH], final, actor)
 
 
 def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:
-    """Only the UPDATEs, inside the caller's transaction."""
+    """Only run the UPDATEs, in the caller's transaction."""
     now = timezone.now()
     changed = []
     for uid in uids:
@@ -152,7 +152,7 @@ def end_now(uids: Iterable[UUID], final: FinalState) -> list[Call]:
 
 
 def _end_approval(call: Call, final: FinalState) -> None:
-    """Nothing if the one who ended the call did so already, or it needed none."""
+    """End the call's request for approval, if it has an open one."""
     rows = Approval.objects.filter(call_id=call.pk, state=ApprovalState.OPEN)
     fields = {"state": final.approval, "ended_at": timezone.now(), "detail": final.detail, "version": F("version") + 1}
     if rows.update(**fields):
@@ -166,7 +166,7 @@ def elapsed_ms(start: datetime, end: datetime) -> int:
 
 
 def request_cancel(uids: Iterable[UUID], name: str) -> int:
-    """Record in running calls that `name` asked to cancel them. Inside the caller's transaction."""
+    """Record in running calls that `name` asked to cancel them. Runs in the caller's transaction."""
     running = Call.objects.filter(uid__in=list(uids), state=CallState.SENT, cancel_requested_at=None)
     fields = {"cancel_requested_at": timezone.now(), "cancel_requested_by": name[:150]}
     return running.update(version=F("version") + 1, **fields)
@@ -200,7 +200,7 @@ def event_of(
 
 
 def server_ref(call: Call) -> ServerRef | None:
-    """None when the server's row is gone; the call keeps the server's name."""
+    """None if the server's row is gone; the call keeps the server's name."""
     return None if call.server is None else ServerRef.of(call.server)
 
 
@@ -210,7 +210,7 @@ def announce(call: Call) -> None:
 
 
 def notify(call: Call) -> None:
-    """Call after the commit. `call` must have been read with its server."""
+    """Notify the pages. Call it after the commit. `call` must have been read with its server."""
     hints.call_changed(call.uid, call.version, call.server.uid if call.server else None)
 
 

@@ -1,4 +1,4 @@
-"""How calls look on pages and where they lead: pill, page, form. Also the address of an icon."""
+"""How calls look on pages and where they link to: pill, page, form. Also the URL of an icon."""
 
 from functools import cache
 from typing import Any
@@ -37,7 +37,7 @@ LOOKS: dict[str, tuple[str, str]] = {
 
 @register.simple_tag
 def call_page(call: Call) -> str:
-    """The page of the call's target, with the target selected. The call's server must still exist."""
+    """The URL of the page of the call's target, with the target selected. The call's server must still exist."""
     server = call.server.slug if call.server else ""
     if call.method == TOOLS_CALL:
         return _page("servers:tools", server, "tool", call.target)
@@ -53,7 +53,7 @@ def call_page(call: Call) -> str:
 
 @register.simple_tag
 def call_form(call: Call) -> str:
-    """The form of the call's target, filled with its arguments; empty for a call that has no form of its own. Its server
+    """The URL of the form of the call's target, filled with its arguments; empty for a call without a form. Its server
     must still exist."""
     if call.method == RESOURCES_READ and call.server:
         return _page("servers:resources", call.server.slug, "call", str(call.uid))
@@ -62,7 +62,7 @@ def call_form(call: Call) -> str:
 
 @register.simple_tag
 def saved_form(saved: SavedCall) -> str:
-    """The form of a saved call's target, filled with its arguments."""
+    """The URL of the form of a saved call's target, filled with its arguments."""
     if saved.method == RESOURCES_READ:
         return _page("servers:resources", saved.server.slug, "uri", saved.target)
     name, key = ("servers:tools", "tool") if saved.method == TOOLS_CALL else ("servers:prompts", "prompt")

@@ -1,4 +1,4 @@
-"""Which texts of a result are shown as rendered Markdown, within one limit for the whole card."""
+"""Which texts in a result are shown as rendered Markdown, within one limit for the whole card."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,9 +23,9 @@ def with_markdown(blocks: Iterable[Block]) -> list[Block]:
                 block = replace(block, remark=TOO_LARGE)
             elif markup := render_markdown(block.text):
                 left -= size
-                block = replace(block, rendered=mark_safe(markup))  # noqa: S308  # sanitised by nh3
+                block = replace(block, rendered=mark_safe(markup))  # noqa: S308  # sanitized by nh3
             elif block.text.strip():
-                left -= size  # its time was spent
+                left -= size  # the time was spent anyway
                 block = replace(block, remark=NOT_RENDERED)
         shown.append(block)
     return shown

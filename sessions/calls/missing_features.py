@@ -1,4 +1,4 @@
-"""Calls that failed because the server or mcpadmin lacks a feature: what to do, where that is known."""
+"""Calls that failed because the server or mcpadmin lacks a feature: what to do, if known."""
 
 import json
 import re
@@ -11,9 +11,9 @@ from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.versions import REVISIONS, Era
 from sessions.models import Call, McpSession
 
-#: characters of a failed tool's answer that are searched
+#: searched characters of a failed tool's result
 LOOKED_AT: Final = 20_000
-#: error texts of servers whose tool sends requests of its own, which revision 2026-07-28 removed: official Python SDK 2
+#: error texts of servers whose tools send requests, which revision 2026-07-28 removed: official Python SDK 2
 #: (and FastMCP through it), FastMCP 4, official TypeScript SDK 2
 _TAKEN_AWAY: Final = re.compile(
     r"no back-channel for server-initiated requests"
@@ -29,7 +29,7 @@ _DECLARED_BY: Final = {
 
 
 def taken_away(call: Call, text: str) -> bool:
-    """Whether this call could do in the legacy era what it could not do in the modern one."""
+    """Whether this call might succeed in the legacy era although it failed in the modern one."""
     session, server = call.session, call.server
     if server is None or session is None or not _TAKEN_AWAY.search(text[:LOOKED_AT]):
         return False
@@ -37,7 +37,7 @@ def taken_away(call: Call, text: str) -> bool:
 
 
 def remedy_of(code: int, data: str, session: McpSession | None, server: Server | None) -> str:
-    """Where to enable the feature that the server misses; empty for any other error."""
+    """Where to enable the feature that the server requires; empty for any other error."""
     if code != jsonrpc.MISSING_CAPABILITY or session is None or server is None or not _is_modern(session):
         return ""
     words = [_said_of(name, value) for name, value in _required(data).items()]

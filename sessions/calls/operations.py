@@ -1,4 +1,4 @@
-"""The methods that people may send to a server, each as a call. Their differences are values in this file.
+"""The methods that people may send to a server, each as a call. Their differences are data in this file.
 
 `sessions.host.calls.senders` says how a method is sent, `results` what its result looks like.
 """
@@ -15,17 +15,17 @@ from sessions.mcp.core import methods
 
 TARGET_BYTES = 8 * 1024
 Definition = Mapping[str, Any]
-#: arguments as stored, and what speaks against them
+#: arguments as stored, and any problem with them
 Read = tuple[Any, ArgumentProblem]
 
 
 @dataclass(frozen=True)
 class OperationTexts:
-    """`noun`: what a target is. `open` leads to its page, `edit` to its form with the arguments of the call.
+    """`noun`: what a target is called. `open`: label of the link to its page, `edit`: to its form with these arguments.
 
-    `unknown_outcome` ends a failure without an answer, `refused` one where the server only refused. `cancelled` says what a
-    cancellation leaves open. `remedy` says what to do while the outcome is unknown.
-    `empty`: of a result with nothing in it.
+    `unknown_outcome` is appended to a failure without a response, `refused` to a rejection by the server. `cancelled`
+    says what is unclear after a cancellation. `remedy` says what to do while the outcome is unknown.
+    `empty`: for a result with nothing in it.
     """
 
     noun: str
@@ -54,8 +54,8 @@ _TOOL_WORDS = OperationTexts(
 
 @dataclass(frozen=True)
 class Operation:
-    """`place`: the list of the server that contains a target, and the key in it. `missing`: the error if it is not
-    listed; empty if it need not be."""
+    """`place`: the server's list that contains a target, and the key in it. `missing`: the error if it is not listed;
+    empty if it need not be."""
 
     method: str
     words: OperationTexts
@@ -75,13 +75,13 @@ def operation_of(method: str) -> Operation:
 
 
 def texts_of(method: str) -> OperationTexts:
-    """Works also for a call whose method this version does not know."""
+    """Also works for a call whose method this version does not know."""
     found = OPERATIONS.get(method, OPERATIONS[methods.TOOLS_CALL])
     return found.words
 
 
 def check_length(target: str) -> None:
-    """Raises Rejected for a target that a database or a transport could not take."""
+    """Raises Rejected for a target that a database or a transport could not handle."""
     try:
         size = len(target.encode())
     except UnicodeEncodeError as problem:
@@ -96,8 +96,8 @@ def _read_tool_arguments(target: str, tool: Definition, given: SubmittedArgument
 
 
 def is_destructive(tool: Definition) -> bool:
-    """Only the server's own hint counts: the specification's default (true) would make every tool ask for
-    confirmation."""
+    """Whether the tool is marked destructive. Only an explicit hint counts: the specification's default (true) would
+    make every tool ask for confirmation."""
     annotations = tool.get("annotations")
     hints = annotations if isinstance(annotations, dict) else {}
     return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
@@ -108,13 +108,13 @@ _REFERENCES = {"ref/prompt": DefinitionKind.PROMPT, "ref/resource": DefinitionKi
 
 
 def completion_target(kind: DefinitionKind, key: str) -> str:
-    """The reference of a completion as one text, its target."""
+    """The reference of a completion as text: the target of the call."""
     word = "ref/prompt" if kind == DefinitionKind.PROMPT else "ref/resource"
     return f"{word}:{key}"
 
 
 def completion_reference(target: str) -> dict[str, str]:
-    """The reference as the protocol writes it."""
+    """The reference in protocol format."""
     word, _, key = target.partition(":")
     return {"type": word, "name" if word == "ref/prompt" else "uri": key}
 

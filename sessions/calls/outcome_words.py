@@ -16,14 +16,14 @@ from sessions.mcp.core import methods, tasks
 from sessions.mcp.core.errors import Fault
 from sessions.models import Call, ServerTask
 
-#: begins what is stored of a result that could not be checked against the tool's output schema
+#: prefix of what is stored for a result that could not be checked against the tool's output schema
 NOT_CHECKED = "Not checked: "
-#: what is stored of a cancellation of which no more is known
+#: what is stored for a cancellation about which nothing more is known
 WHILE_IT_RAN = "Cancelled while it ran."
-#: what is stored of one that was not sent to the server
+#: what is stored for a cancellation that was not sent to the server
 IN_A_ROUND = "It waited for an answer to the server's request, so there was nothing to cancel on the server."
 BEFORE_A_VISIT = "It was waiting for someone to open a page, and the server had not run it."
-# An answer came and was not read.
+# A response arrived but was not accepted.
 _REFUSED_ANSWERS = {
     *(Fault.MESSAGE_LIMIT, Fault.INFLATED_LIMIT, Fault.VALUE_LIMIT, Fault.DEPTH_LIMIT, Fault.HEADER_LIMIT),
     *(Fault.LINE_LIMIT, Fault.STREAM_LIMIT),
@@ -69,15 +69,15 @@ class OutcomeWords:
     code: int | None = None
     code_name: str = ""
     data: str = ""
-    #: a person has to sign in at the authorization server of this call's server
+    #: a person must sign in to the authorization server of this call's server
     sign_in: bool = False
     #: the call may work in the legacy era
     legacy_may_help: bool = False
 
 
 def outcome_of(call: Call, answer: str = "") -> OutcomeWords | None:
-    """None while the call runs and if it simply succeeded. `answer`: the beginning of the raw result, if the reader may
-    see it."""
+    """None while the call is running, or if it simply succeeded. `answer`: the beginning of the raw result, if the
+    reader may see it."""
     state = CallState(call.state)
     match state:
         case CallState.SUCCEEDED if call.detail:
@@ -179,7 +179,7 @@ def _late_error(call: Call, error: Mapping[str, Any]) -> OutcomeWords:
 
 
 def declares_error(result: Mapping[str, Any]) -> bool:
-    """Some servers write another value than `true`, which clients of MCP SDKs read as true."""
+    """Some servers use a value other than `true` that clients with MCP SDKs treat as true."""
     flag = result.get("isError")
     return flag == 1 or (isinstance(flag, str) and flag.lower() == "true")
 
@@ -195,7 +195,7 @@ def _cancelled(call: Call) -> OutcomeWords:
 
 
 def why_cancelled(call: Call) -> str:
-    """Of a call that was cancelled while it ran, not by its cancellation alone; empty if nothing is known."""
+    """Why a call was cancelled while it ran, besides the request to cancel it; empty if nothing more is known."""
     why = call.detail.removesuffix(texts_of(call.method).unknown_outcome).strip()
     return "" if why == WHILE_IT_RAN else why
 
@@ -220,5 +220,5 @@ def _never_sent(call: Call, state: CallState) -> OutcomeWords:
 
 
 def _titled(what: str, explanation: Explanation) -> str:
-    """Only `what` if the cause begins with the title, which would appear twice."""
+    """Only `what` if the cause begins with the title, which would otherwise appear twice."""
     return what if explanation.cause.startswith(explanation.title) else f"{what}: {explanation.title}"

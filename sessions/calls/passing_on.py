@@ -1,4 +1,4 @@
-"""A part of a result as an argument of another tool: which parts there are, which fields take one, and how it fits."""
+"""A part of a result as an argument of another tool: which parts there are, which fields accept it, and as what."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,13 +21,13 @@ from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ
 
 STRUCTURED, MESSAGES = "structured", "messages"
 PARTS = 100
-#: as JSON text; what a form sends through the socket has a limit of 1 MiB (servers.limits)
+#: as JSON text; what a form sends through the socket is limited to 1 MiB (servers.limits)
 VALUE_CHARS = 400_000
 
 
 @dataclass(frozen=True)
 class Part:
-    """`name` in a URL: STRUCTURED, MESSAGES, or the position of a content."""
+    """`name`: STRUCTURED, MESSAGES, or the position of a content item; used in URLs."""
 
     name: str
     label: str
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Field:
-    """`pointer`: of the argument; empty for all arguments at once. `path`: in the form (see servers/schemas/pointer)."""
+    """`pointer`: to the argument; empty for all arguments together. `path`: in the form (servers/schemas/pointer)."""
 
     pointer: str
     path: str
@@ -44,7 +44,7 @@ class Field:
 
 
 class NoValue(Exception):
-    """Why there is no value to pass on, in words."""
+    """There is no value to pass on; the message says why."""
 
 
 def parts_of(method: str, result: Mapping[str, Any]) -> list[Part]:
@@ -59,7 +59,7 @@ def parts_of(method: str, result: Mapping[str, Any]) -> list[Part]:
 
 
 def value_of(method: str, result: Mapping[str, Any], part: str, pointer: str | None) -> Any:
-    """`pointer`: into the value, or into the JSON that a text is; None for the text itself. Raises NoValue."""
+    """`pointer`: into the value, or into a text parsed as JSON; None for the text itself. Raises NoValue."""
     if part == STRUCTURED and "structuredContent" in result:
         value = result["structuredContent"]
     elif part == MESSAGES and method == PROMPTS_GET:
@@ -97,7 +97,7 @@ def _parsed(text: str) -> Any:
 
 
 def fields_of(schema: Schema) -> list[Field]:
-    """The fields that the empty form shows, outside of lists and choices; last, all arguments at once."""
+    """The fields that the empty form shows, except in lists and choices; last, all arguments at once."""
     return [*_fields(compile_form(schema), []), Field("", "", "All arguments, as JSON")]
 
 
@@ -110,8 +110,8 @@ def _fields(node: Node, around: list[str]) -> Iterator[Field]:
 
 
 def suggested(schema: Schema, fields: list[Field], value: Any) -> str:
-    """The pointer of the field that is chosen at first: one that takes the value as it is, and a required one before
-    others."""
+    """The pointer of the initially selected field: preferably one that accepts the value unchanged, and a required
+    one."""
     document = Document(schema)
 
     def rank(field: Field) -> tuple[bool, bool]:
@@ -121,9 +121,9 @@ def suggested(schema: Schema, fields: list[Field], value: Any) -> str:
 
 
 def arguments_with(schema: Schema, pointer: str, value: Any) -> Any:
-    """The arguments in which the field has the value, in the form that the field takes: as it is, parsed, as JSON text, or
-    as the only item of a list. A value that fits in none of them stays as it is, and the form says so. Raises NoValue where
-    the pointer leads deeper than a form goes."""
+    """The arguments in which the field has the value, in a form that the field accepts: unchanged, parsed, as JSON
+    text, or as the only item of a list. If none of them fits, the value stays unchanged, and the form says so. Raises
+    NoValue if the pointer goes deeper than a form can."""
     document = Document(schema)
     way = segments(pointer)
     if len(way) > MAX_DEPTH:
@@ -161,12 +161,12 @@ def _forms(value: Any) -> Iterator[Any]:
 
 
 def _too_deep(value: Any) -> bool:
-    """The text of a result may nest as deep as its server likes."""
+    """Whether the value is too deep for a form: servers may nest their results as deep as they like."""
     return depth(value, MAX_DEPTH) > MAX_DEPTH
 
 
 def _schema_at(document: Document, schema: Schema, pointer: str) -> Schema:
-    """True, which any value fits, where only a condition of the schema makes the field."""
+    """The schema of a field; True, which any value fits, if the field exists only under a condition of the schema."""
     try:
         for segment in segments(pointer):
             schema = document.flatten(schema)[0]["properties"][unescape(segment)]

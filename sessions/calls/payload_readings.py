@@ -13,6 +13,6 @@ def context_of(call: Call) -> PayloadContext:
 
 
 def record_reading(actor: Actor, call: Call, *found: Payload | None) -> None:
-    """Before they are shown. Nothing for the person who made the call."""
+    """Record the reading before the payloads are shown, unless the reader made the call."""
     if call.user_id != actor.id:
         payload_readings.record(actor, found, context_of(call))

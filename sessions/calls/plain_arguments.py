@@ -1,4 +1,4 @@
-"""Arguments that no JSON Schema describes: of a prompt, of a resource read, of a completion."""
+"""Arguments without a JSON Schema: those of a prompt, a resource read or a completion."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ def check_uri(uri: str) -> None:
 
 
 def of_resource(uri: str, given: SubmittedArguments) -> dict[str, Any]:
-    """Only the URI. Arguments of a repeated call must contain the same URI."""
+    """Return only the URI. The arguments of a repeated call must contain the same URI."""
     if _object(given) not in ({}, {"uri": uri}):
         raise Rejected("Reading a resource takes only its URI.")
     return {"uri": uri}
@@ -29,7 +29,7 @@ def of_resource(uri: str, given: SubmittedArguments) -> dict[str, Any]:
 
 # --- prompts ---------------------------------------------------------------------------------------------------------
 def prompt_fields(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The arguments that the server described, in its order. Malformed entries are left out."""
+    """The arguments that the server declared, in its order. Malformed entries are omitted."""
     listed = definition.get("arguments")
     named = [field for field in listed if isinstance(field, dict)] if isinstance(listed, list) else []
     fields = {field["name"]: field for field in named if isinstance(field.get("name"), str) and field["name"]}
@@ -37,7 +37,7 @@ def prompt_fields(definition: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def of_prompt(definition: Mapping[str, Any], given: SubmittedArguments) -> dict[str, Any]:
-    """Checks that required arguments are there. Arguments that the server did not declare are passed on."""
+    """Check that required arguments are present. Arguments that the server did not declare are passed on."""
     values = _object(given)
     errors = {f"/{escape(name)}": ["Must be text."] for name in values if not isinstance(values[name], str)}
     for field in prompt_fields(definition):
@@ -69,7 +69,7 @@ def _texts(value: Any) -> dict[str, str]:
 
 # --- user input ------------------------------------------------------------------------------------------------------
 def typed(data: Any) -> dict[str, str]:
-    """The values of `arg.<name>`."""
+    """The values of the fields `arg.<name>`, by name."""
     return {name.removeprefix(FIELD): value for name, value in data.items() if name.startswith(FIELD)}
 
 

@@ -1,4 +1,4 @@
-"""The arguments of an earlier call as the beginning of a form. Nothing is run by it."""
+"""The arguments of an earlier call as the initial values of a form. This does not run anything."""
 
 import json
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from servers.secret import MASK
 
 @dataclass(frozen=True)
 class Prefill:
-    """`value`: the draft of the arguments without what was masked; None if they cannot be shown, and `problem` says why.
-    `whose`: in words. `url` leads there. `omitted`: masked items of lists are not in the form, not even empty."""
+    """`value`: the draft of the arguments without masked values; None if they cannot be shown, and `problem` says why.
+    `whose`: in words, with the link `url`. `omitted`: masked list items are not in the form, not even as empty ones."""
 
     whose: str
     url: str = ""
@@ -43,12 +43,12 @@ def prefill_of(payload: Payload, whose: str, url: str, *, as_task: bool = False)
 
 
 def unmasked(value: Any) -> Any:
-    """Without members and items that hold a mask. A whole value that is masked is None."""
+    """The value without members and items that contain a mask; None if the whole value is masked."""
     return loose(_draft(value))
 
 
 def _draft(value: Any) -> Draft:
-    """The form leaves masked members and items empty: an item keeps its place, which no other one may take."""
+    """The draft with masked members omitted and masked items empty: an item must keep its position."""
     if _masked(value):
         return None
     if isinstance(value, list):

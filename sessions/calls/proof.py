@@ -33,14 +33,14 @@ class CallRows:
         for event, body in mine:
             row = rows.get(event.call_uid)
             if row is None:
-                # the request decides: a call that may be gone can have ended after the time that the leave names
+                # only the request decides: a call that was removed can have ended after the time that the removal names
                 asked = event.action == AuditAction.CALL_REQUEST
                 if removed.calls is not None and (not asked or event.at < removed.calls + TOLERANCE):
                     continue
                 return Finding(event.seq, f"The call of event {event.seq} is missing.")
             try:
                 wrong = _CHECKS[AuditAction(event.action)](row, body, event.at)
-            except (TypeError, AttributeError):  # a value of another type than its column's
+            except (TypeError, AttributeError):  # a value of the wrong type for its column
                 wrong = "row"
             if wrong:
                 return Finding(event.seq, f"The {wrong} of the call of event {event.seq} was changed.")
@@ -57,7 +57,7 @@ class CallRows:
     def exported(self, events: Sequence[AuditEvent], last_seq: int) -> dict[UUID, dict[str, Any]]:
         asked = {event.call_uid for event in events if event.action == AuditAction.CALL_REQUEST}
         rows = list(_rows(asked - {None}))
-        steps = _steps([row["uid"] for row in rows if row["state"] not in UNSENT])  # after the rows: none is missed
+        steps = _steps([row["uid"] for row in rows if row["state"] not in UNSENT])  # after the rows, to miss none
         return {row["uid"]: _exported(_as_of(last_seq, row, steps.get(row["uid"], {}))) for row in rows}
 
 
@@ -67,7 +67,7 @@ def _rows(uids: set[Any]) -> Iterator[_Row]:
 
 # --- one event ----------------------------------------------------------------------------------------------------------
 def _agrees(row: _Row, name: str, body: _Body, at: datetime) -> bool:
-    """Older events do not name the times of the row, and were written within a few seconds of them."""
+    """Older events do not contain the times of the row, but were written within a few seconds of them."""
     found, named = row[name], body.get("context", {}).get(name)
     if found is None or named is None:
         return found is not None and abs(found - at) <= TOLERANCE
@@ -90,7 +90,7 @@ def _request(row: _Row, body: _Body, at: datetime) -> str:
 
 
 def _sent(row: _Row, body: _Body, at: datetime) -> str:
-    """The first attempt alone: further ones leave the row as it is."""
+    """Check only the first attempt: later ones do not change the row."""
     if body["details"].get("attempt") != 1:
         return ""
     if row["epoch"] != body["details"].get("epoch"):
@@ -118,7 +118,7 @@ _CHECKS: dict[str, Callable[[_Row, _Body, datetime], str]] = {
 
 # --- rows without events ------------------------------------------------------------------------------------------------
 def _unaccounted(rows: list[_Row], removed: Callable[[], Removed]) -> Iterator[Finding]:
-    """Rows that changed while they were read are not judged: the next verification does."""
+    """Skip rows that changed while they were read: the next verification checks them."""
     uids = [row["uid"] for row in rows]
     events: dict[UUID, set[str]] = {}
     found = AuditEvent.objects.filter(call_uid__in=uids, action__in=_CHECKS)
@@ -126,7 +126,7 @@ def _unaccounted(rows: list[_Row], removed: Callable[[], Removed]) -> Iterator[F
         if uid is not None and not (action == AuditAction.CALL_FINISH and '"late":true' in body):
             events.setdefault(uid, set()).add(action)
     unaccounted = [row for row in rows if _without_event(row, events.get(row["uid"], set()), Removed())]
-    # read after the events: what was cut meanwhile had been signed before
+    # read after the events: whatever was cut in the meantime had already been signed
     signed = removed() if unaccounted else Removed()
     for row in unaccounted:
         if wrong := _without_event(row, events.get(row["uid"], set()), signed):
@@ -151,7 +151,7 @@ def _without_event(row: _Row, actions: set[str], removed: Removed) -> str:
 
 # --- export -------------------------------------------------------------------------------------------------------------
 def _steps(uids: list[UUID]) -> dict[UUID, dict[str, int]]:
-    """Of calls by uid: the numbers of the events that sent and ended it, by action. A late result comes after the end."""
+    """By call uid: the numbers of the events that sent and ended the call, by action. A late result follows the end."""
     found: dict[UUID, dict[str, int]] = {}
     wanted = AuditEvent.objects.filter(call_uid__in=uids, action__in=[AuditAction.CALL_SEND, AuditAction.CALL_FINISH])
     for uid, action, first in wanted.order_by().values_list("call_uid", "action").annotate(Min("seq")) if uids else ():

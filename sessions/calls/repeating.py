@@ -1,4 +1,4 @@
-"""A call once more, with the arguments of an earlier one: when to ask first, and one call for one click."""
+"""Repeat a call with the arguments of an earlier one: when to ask first, and how one click makes one call."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,7 +27,7 @@ RUNNING = [state for state in CallState if not state.final]
 @dataclass(frozen=True)
 class SecondThought:
     """Why a person is asked before the call is made. `breaking`: how the definition changed since the first call.
-    `doubt`: what already spoke against these arguments."""
+    `doubt`: why these arguments were doubtful the first time."""
 
     name: bool = False
     doubt: str = ""
@@ -45,7 +45,7 @@ def second_thought(call: Call) -> SecondThought:
 
 
 def thought_of(definition: Definition | None, method: str, digest: str, doubt: str, *, unknown: bool) -> SecondThought:
-    """`digest`: of the definition that the arguments were made for."""
+    """`digest` identifies the definition that the arguments were made for."""
     operation = OPERATIONS.get(method)
     if operation is None or definition is None:
         return SecondThought(unknown=unknown, doubt=doubt)
@@ -66,13 +66,13 @@ def _definition(method: str, target: str, **whose: Any) -> Definition | None:
 
 
 def definition_for(server: Server, method: str, target: str) -> Definition | None:
-    """As the identity that `server` was read for is offered it."""
+    """The definition as offered to the identity that `server` was read for."""
     return _definition(method, target, server=server, **server.identity_filter)
 
 
 def breaking_since(definition: Definition, digest: str) -> list[str]:
-    """How the definition is incompatible with its version of `digest`. Of a version that is not stored any more, only the
-    check of the arguments can tell."""
+    """How the definition is incompatible with its version `digest`. If that version is no longer stored, only checking
+    the arguments can tell."""
     if not digest or digest == definition.digest:
         return []
     before = definition.versions.filter(digest=digest).exclude(body="").values_list("body", flat=True).first()
@@ -84,7 +84,7 @@ def breaking_since(definition: Definition, digest: str) -> list[str]:
 
 def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "", anyway: bool = False) -> Call:
     """A new call with the arguments of `call`, linked to it. The old one does not change. Raises what `place` does, and
-    AlreadyPlaced for the second of two clicks, and while the call of the first one runs."""
+    AlreadyPlaced for the second of two clicks, or while the call of the first one is running."""
     if not may_read(user, call):
         raise access.Denied("view_payload", call.server)
     if call.server is None:
@@ -94,23 +94,23 @@ def repeat(actor: Actor, user: Any, call: Call, *, confirm: str | bool = "", any
         raise Rejected("The arguments of this call were erased. Fill in the form again.")
     if call.arguments.redacted:
         raise Rejected("Some arguments of this call were masked when it was stored. Fill in the form again.")
-    record_reading(actor, call, call.arguments)  # those of the new call are the person's own
+    record_reading(actor, call, call.arguments)  # the arguments of the new call are the person's own
     given = SubmittedArguments(text=text, confirm=confirm, as_task=call.as_task, anyway=anyway)
     origin = Origin(twin=lambda: _twin(call, user))
     return place(actor, user, call.server, call.target, given, method=call.method, repeats=call, origin=origin)
 
 
 def _twin(call: Call, user: Any) -> Call | None:
-    # The lock has clicks that arrive at two processes follow each other; SQLite has one writer anyway.
+    # The lock serializes clicks that arrive at two processes; SQLite has only one writer anyway.
     Call.objects.select_for_update(of=("self",)).filter(pk=call.pk).values_list("pk", flat=True).first()
     return twin_among(Call.objects.filter(repeats=call), user)
 
 
 def twin_among(calls: Any, user: Any) -> Call | None:
-    """This person's newest of `calls`, if it still runs or was requested a moment ago."""
+    """This person's newest of `calls`, if it is still running or was requested a moment ago."""
     newest: Call | None = calls.filter(user_id=user.pk).order_by("-pk").first()
     if newest is None:
         return None
-    # not one of the future: the clock was set back
+    # excludes a call in the future: the clock was set back
     recent = abs(timezone.now() - newest.created_at) <= timedelta(seconds=TWICE_SECONDS)
     return newest if recent or newest.state in RUNNING else None

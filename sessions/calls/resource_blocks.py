@@ -38,7 +38,7 @@ def _content(item: Any, asked: str, position: int, budget: Budget) -> Block:
 
 
 def _shown(item: dict[str, Any], budget: Budget) -> Block:
-    """HTML is shown as text; what is Markdown, `with_markdown` decides."""
+    """HTML is shown as text; `with_markdown` decides what is Markdown."""
     if isinstance(item.get("text"), str):
         block = text_block(item["text"], "")
         return replace(block, title="", text=item["text"]) if block.kind == "json" else block

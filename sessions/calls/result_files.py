@@ -41,7 +41,7 @@ class File:
 
 class RecentItems:
     """The contents of the results that were shown last, so that a page with twenty pictures, or a player that requests
-    ranges, does not parse the result again each time. Limited in size and to some seconds; the row decides whether the
+    ranges, does not parse the result again each time. Limited in size and to a few seconds; the row decides whether the
     contents may still be shown.
     """
 
@@ -54,7 +54,7 @@ class RecentItems:
         self._timer: Timer | None = None
 
     def of(self, payload: Payload, method: str) -> list[Any] | None:
-        """None once the payload was erased. Raises SealError as payloads.read."""
+        """None once the payload is erased. Raises SealError, as payloads.read does."""
         if payload.erased_at is not None:
             self.forget([payload.pk])
             return None
@@ -110,8 +110,8 @@ def _object(text: str) -> Mapping[str, Any]:
 
 
 def _only_file(item: Any) -> Any:
-    """Without the parts that `file_of` does not read; None if it is not a file. An image or a recording is its data,
-    as pages show it."""
+    """The item without the parts that `file_of` does not read; None if it is not a file. An image or a recording is
+    reduced to its data, as pages show it."""
     if is_media(item):
         return {name: item[name] for name in ("mimeType", "data") if isinstance(item.get(name), str)}
     inner = _inner(item)
@@ -168,7 +168,7 @@ def _is_json(data: bytes) -> bool:
 
 
 def _type(mime: str, data: bytes) -> tuple[str, bool]:
-    """What the bytes are. The declared type counts only where they cannot tell."""
+    """The type of the bytes. The declared type counts only if the bytes cannot tell."""
     found, declared = format_of(data), declared_format(mime)
     if found is not None and found.mimes:
         return (mime if mime in found.mimes else found.mime), found.opens
@@ -217,7 +217,7 @@ def _inner(item: Any) -> Any:
 
 
 def contents_of_message(message: Any) -> list[Any]:
-    """One content per message by the specification; a list of contents is accepted too."""
+    """The specification allows one content per message; a list of contents is accepted too."""
     content = message.get("content") if isinstance(message, dict) else message
     return content if isinstance(content, list) else [content]
 

@@ -1,4 +1,4 @@
-"""What a result of each method shows: its blocks, the name of their tab, and a structured part if it has one."""
+"""How a result of each method is shown: its blocks, the name of their tab, and a structured part if it has one."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from sessions.calls.resource_blocks import contents_of
 from sessions.calls.result_files import as_messages, contents_of_message
 from sessions.mcp.core import methods
 
-#: shown as a tree; of a larger one only the download is offered
+#: up to this size, shown as a tree; a larger one can only be downloaded
 STRUCTURED_BYTES = 1_000_000
 BRIEF_CHARS = 100_000
 MESSAGES_CHARS = 100_000
@@ -20,8 +20,10 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class View:
-    """`name`: of the blocks' tab. `structured` is shown if `has_structured`, after the blocks if `blocks_first`.
-    `messages`: as JSON of PromptMessage, to copy, unless it is large. `structured_size` is set if it is too large to be shown as a tree."""
+    """`name`: the name of the blocks' tab. `structured` is shown if `has_structured`, after the blocks if
+    `blocks_first`. `messages`: JSON of PromptMessage to copy, unless it is large. `structured_size` is set if
+    `structured` is too large to be shown as a tree.
+    """
 
     name: str
     blocks: list[Block]
@@ -46,14 +48,14 @@ def parsed(text: str) -> Any:
 
 
 def view_of(method: str, target: str, result: Mapping[str, Any]) -> View:
-    if result.get("resultType") == "input_required":  # of an agent, which continues with a further call
+    if result.get("resultType") == "input_required":  # an agent's call, which continues with another call
         return View("Input required", [Block("json", value=result.get("inputRequests") or {})])
     view = _VIEWS.get(method, _tool)(target, result)
     return replace(view, blocks=with_markdown(view.blocks))
 
 
 def lighter(view: View) -> View:
-    """The same view within BRIEF_CHARS: media from their own URLs, beginnings of texts, no trees."""
+    """The same view within BRIEF_CHARS: media from their own URLs, truncated texts, no trees."""
     left = BRIEF_CHARS
     blocks = []
     for block in view.blocks:
@@ -92,7 +94,7 @@ def _tool(target: str, result: Mapping[str, Any]) -> View:
 
 
 def _one_text(structured: Any) -> str | None:
-    """The text of `{"result": "..."}`, FastMCP's wrapper for results that are no objects, and of any other single text
+    """The text of `{"result": "..."}`, FastMCP's wrapper for results that are not objects, and of any other single text
     member."""
     if isinstance(structured, dict) and len(structured) == 1:
         (structured,) = structured.values()
@@ -113,7 +115,7 @@ def _prompt(target: str, result: Mapping[str, Any]) -> View:
 
 
 def _copied(messages: list[Any]) -> str:
-    """In ASCII: hidden characters are in what is copied, and not in the page."""
+    """ASCII JSON: hidden characters are part of the copied text, but are not in the page."""
     text = json.dumps(messages, indent=2) if messages else ""
     return text if len(text) <= MESSAGES_CHARS else ""
 

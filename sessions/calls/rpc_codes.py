@@ -1,7 +1,7 @@
 """The names of JSON-RPC error codes, for people. No code may depend on them.
 
-A code has the meaning of the session's revision. Codes left to implementations have several meanings in practice; names
-of these say "commonly". docs/error-codes.md is generated from this table.
+A code has the meaning of the session's revision. Codes left to implementations have several meanings in practice;
+their names say "commonly". docs/error-codes.md is generated from this table.
 """
 
 from dataclasses import dataclass

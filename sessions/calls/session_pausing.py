@@ -1,6 +1,6 @@
 """Pause, resume, disconnect and retry a session.
 
-Each is an UPDATE on the condition that the row is as the person saw it: of two admins at once, one gets True.
+Each is an UPDATE on condition that the row is still as the person saw it: if two admins act at once, one gets True.
 """
 
 from uuid import UUID
@@ -16,7 +16,7 @@ from sessions.connections.commands import Command
 from sessions.enums import CallState, Desired, SessionCondition, SessionState
 from sessions.models import Call, McpSession
 
-#: where an immediate attempt may help
+#: conditions in which an immediate attempt may help
 RETRYABLE = frozenset(
     {
         SessionCondition.BACKING_OFF,
@@ -54,9 +54,9 @@ def pause(actor: Actor, session: McpSession) -> bool:
 
 
 def disconnect(actor: Actor, session: McpSession) -> bool:
-    """Calls in flight are cancelled and those that wait end; a later one opens the session again. False if it is already
+    """Calls in flight are cancelled and waiting calls end; a later call opens the session again. False if it is already
     closed."""
-    waiting = _waiting_calls(session)  # read before: a later one asks for the session again
+    waiting = _waiting_calls(session)  # read first: a later call requests the session again
     changed = commands.close_session(actor, session)
     if changed:
         final_states.end_all(waiting, DISCONNECTED_BEFORE, actor)
@@ -69,7 +69,7 @@ def _waiting_calls(session: McpSession) -> list[UUID]:
 
 
 def resume(actor: Actor, session: McpSession) -> bool:
-    """False if it is not paused any more."""
+    """False if it is no longer paused."""
     fields = {"paused": False, "paused_by": ""}
     command = Command(AuditAction.SESSION_RESUME, fields, Q(paused=False), "resume", "Resume")
     return commands.give(actor, session, command)

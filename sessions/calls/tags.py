@@ -18,7 +18,7 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def read_card(context: Context, call: Call) -> card.Card:
-    """`may_read` decides where the socket renders for an audience, otherwise the request's user."""
+    """If the socket renders for an audience, `may_read` of the context decides; otherwise the request's user does."""
     allowed: Any = context.get("may_read")
     if allowed is None:
         request = context.get("request")
@@ -28,14 +28,14 @@ def read_card(context: Context, call: Call) -> card.Card:
 
 @register.simple_tag(takes_context=True)
 def stored_call_url(context: Context, uid: UUID) -> str:
-    """The URL of the call that an event names: empty if this person would find no page there."""
+    """The URL of the call that an event names; empty if this person may not see that call."""
     found = visible(context["request"].user).filter(uid=uid).exists()
     return reverse("calls:detail", args=[uid]) if found else ""
 
 
 @register.simple_tag
 def tab_attributes(key: str, call_id: SafeString) -> SafeString:
-    """Which pane the tab of a result opens."""
+    """The attributes of a result's tab, including the pane that it opens."""
     call_id = conditional_escape(call_id)
     pane = f"p-{key}-{call_id}"
     return mark_safe(f'id="t-{key}-{call_id}" data-bs-target="#{pane}" aria-controls="{pane}"')  # noqa: S308  # letters, digits and dashes

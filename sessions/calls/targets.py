@@ -111,8 +111,8 @@ def _require_permissions(user: access.User, actor: Actor, server_uid: UUID, name
 
 # --- SQL: through the ORM this read costs eight times as much, on the path of every call ------------------------------
 _TABLES = tables(Server, Identity, McpSession, Worker, Definition)
-#: The kinds stand in the text: while they are parameters, SQLite compiles the statement again for each of their values, since
-#: the partial indexes of identities depend on them. That took six times as long as the read.
+#: The kinds are literals in the text: as parameters, they make SQLite compile the statement again for each of their
+#: values, because the partial indexes of identities depend on them. That took six times as long as the read.
 _READ = """
 SELECT server.id, server.uid, server.name, server.enabled, server.archived_at IS NOT NULL,
        server.connect_timeout_seconds, session.id, session.uid, session.epoch,
@@ -130,7 +130,7 @@ LEFT JOIN {Definition} definition ON definition.identity_id = identity.id AND de
 WHERE server.uid = %s
 ORDER BY CASE WHEN identity.kind = '{personal}' THEN 0 ELSE 1 END
 LIMIT 1
-""".format(  # names and constants of our own, no input
+""".format(  # our own names and constants, no user input
     personal=IdentityKind.PERSONAL.value,
     shared=IdentityKind.SHARED.value,
     signs_in_personal=SignsInAs.PERSONAL.value,

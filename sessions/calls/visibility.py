@@ -1,5 +1,6 @@
-"""Who may see a call, and who may read its arguments and result. The only rules for it, as `servers.access` has those
-for servers: a call outlives its server, and through a personal session it belongs to one person."""
+"""Who may see a call, and who may read its arguments and result. These are the only such rules, as those in
+`servers.access` are for servers: a call outlives its server, and through a personal session it belongs to one person.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A person has seen how a definition changed, and agents may call it again."""
+"""Approval of a changed definition: a person has seen the change, and agents may call it again."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from sessions.catalog.definition_versions import Version
 
 
 def approved_version(definition: Definition) -> Version | None:
-    """The newest version with the digest that agents could call; None if nothing waits."""
+    """The newest version with the digest that agents could call; None if nothing is waiting."""
     if not definition.approved_digest:
         return None
     rows = definition.versions.filter(digest=definition.approved_digest).exclude(change=DefinitionChange.REMOVED)
@@ -27,8 +27,9 @@ def may_approve(user: Any, server: Server) -> bool:
 
 
 def approve(actor: Actor, user: Any, server: Server, definition: Definition, digest: str) -> bool:
-    """`digest`: of the version that the page showed. False if another one is current. `server` as `access.with_identity_of` returned
-    it. Raises access.Denied (recorded)."""
+    """`digest`: the digest of the version that the page showed. False if another version is current. `server` is as
+    `access.with_identity_of` returned it. Raises access.Denied (recorded).
+    """
     try:
         access.require_control(user, server)
     except access.Denied as denied:

@@ -1,4 +1,4 @@
-"""The versions of one definition: what each changed, and the difference of any two. Only reads."""
+"""The versions of one definition: what each changed, and the difference between any two. Read-only."""
 
 import json
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _WEIGHT = {
 
 @dataclass(frozen=True)
 class Version:
-    """`number` counts those that are stored from 1, in the order in which they were seen."""
+    """`number` counts the stored versions from 1, in the order in which they were seen."""
 
     number: int
     row: DefinitionVersion

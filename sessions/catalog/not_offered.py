@@ -17,7 +17,7 @@ class Missing:
     reason: str
 
 
-# feature: (capability, the part of it). A missing part is not listed if the whole capability is missing.
+# feature: (capability, part of it). A missing part is not listed if the whole capability is missing.
 _FEATURES = {
     "Tools": ("tools", ""),
     "Tool list changes": ("tools", "listChanged"),
@@ -54,8 +54,8 @@ def _undeclared(declared: Mapping[str, Any], capability: str) -> str:
 
 
 def tab_reasons(session: McpSession | None, counts: Mapping[str, int]) -> dict[str, str]:
-    """Why a tab of the server has nothing to show: capabilities that it did not declare. A list that was read while it
-    still did stays open."""
+    """Why a tab of the server has nothing to show: capabilities that it did not declare. A list that was read
+    while the capability was still declared stays open."""
     revision = REVISIONS.get(session.revision) if session else None
     if session is None or revision is None:
         return {}

@@ -1,4 +1,4 @@
-"""What the page of a server's prompts reads, and which servers can be asked for suggestions."""
+"""The data of a server's prompts page, and which servers can be asked for suggestions."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ class Prompt:
 
 
 def prompt(definition: Definition, values: dict[str, str], errors: dict[str, str]) -> Prompt:
-    """`values` and `errors` by the argument's name."""
+    """`values` and `errors` are keyed by argument name."""
     described = prompt_fields(body_of(definition))
     fields = [
         Field(

@@ -60,7 +60,7 @@ def note(
     stale_at: datetime | None,
 ) -> bool:
     """Record the read of the lists `read`. `notes` are the results of all lists since the session opened. `request_number`: the
-    number of the refresh request that this fulfils; None while other lists of that request are still read.
+    number of the refresh request that this fulfils; None while other lists of that request are still being read.
     """
     before = held(lease).values_list("catalog_counts", flat=True).first()
     if before is None:
@@ -119,7 +119,7 @@ def _few(names: tuple[str, ...]) -> list[str]:
 # --- reading -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ListProblem:
-    """Why a list could not be read. `kept`: an earlier reading of it is shown."""
+    """Why a list could not be read. `kept`: the result of an earlier read is shown."""
 
     what: str
     explanation: Explanation
@@ -129,8 +129,8 @@ class ListProblem:
 
 @dataclass(frozen=True)
 class ListReading:
-    """What a page says about its lists. `read_at`: the oldest of the lists' last good reads. `warnings`: of those
-    reads, about these lists only."""
+    """What a page says about its lists. `read_at`: the oldest of the lists' last good reads. `warnings` come
+    from those reads and concern these lists only."""
 
     words: str
     read_at: datetime | None

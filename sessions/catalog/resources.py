@@ -24,7 +24,7 @@ from sessions.mcp.core.methods import RESOURCES_READ
 from sessions.models import Call, ResourceVersion, Subscription
 from sessions.overview import server_page
 
-#: successful reads among which one with content is looked for
+#: how many successful reads are searched for one with content
 _READS_LOOKED_AT = 5
 
 
@@ -111,7 +111,7 @@ class StoredContent:
     version: ResourceVersion | None = None
 
 
-#: the parameters of the page that name where the parts of its lists begin
+#: query parameters of the page that say where the shown parts of its lists begin
 RESOURCES_FROM, TEMPLATES_FROM = "from", "templates_from"
 
 
@@ -187,7 +187,7 @@ def _from_ledger(user: access.User, server: Server, uri: str) -> StoredContent |
 
 
 def _from_subscription(user: access.User, server: Server, uri: str) -> StoredContent | None:
-    if not access.may_read_payloads(user) and not server.seen_as:  # a personal one has nobody else's results
+    if not access.may_read_payloads(user) and not server.seen_as:  # a personal one has only its user's results
         return None
     whose = {f"subscription__{name}": value for name, value in server.identity_filter.items()}
     versions = ResourceVersion.objects.filter(subscription__server=server, subscription__uri=uri, **whose)
@@ -195,7 +195,7 @@ def _from_subscription(user: access.User, server: Server, uri: str) -> StoredCon
     if version is None or version.contents.erased_at is not None:
         return None
     of = version.subscription
-    read_at = None if of.read_fault else of.last_read_at  # the last read failed: when one found this last is not known
+    read_at = None if of.read_fault else of.last_read_at  # the last read failed: when this was last found is unknown
     at = read_at or version.at  # a read with equal content creates no version
     return StoredContent(at, version.size, _blocks(_value(version.contents), uri), version=version)
 

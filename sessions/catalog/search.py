@@ -14,9 +14,9 @@ from servers.models import Definition, Server
 from servers.storable import storable
 from sessions.models import Subscription
 
-#: of one kind in all parts of its list
+#: entries of one kind in all parts of its list
 ENTRIES: Final = 2_000
-#: of one part
+#: entries in one part
 PART: Final = 100
 FIND_CHARS: Final = 200
 Row = TypeVar("Row", Definition, Subscription)
@@ -24,8 +24,9 @@ Row = TypeVar("Row", Definition, Subscription)
 
 @dataclass(frozen=True)
 class Part:
-    """Where a part stands in its list. `listed`: what all parts have together; more may match. `parameter`: of the query string
-    of the page, which names the start."""
+    """The position of a part in its list. `listed`: the number of entries in all parts; more may match. `parameter`:
+    the query parameter of the page that names the start.
+    """
 
     start: int
     listed: int
@@ -49,12 +50,12 @@ class Part:
 
     @property
     def following(self) -> int:
-        """How many the next part has."""
+        """The number of entries in the next part."""
         return min(self.size, self.listed - self.start - self.size)
 
     @property
     def cut(self) -> bool:
-        """More match than all parts have."""
+        """Whether more entries match than all parts contain."""
         return self.listed < self.matching
 
 
@@ -69,7 +70,7 @@ class Listed(Generic[Row]):
 
 @dataclass(frozen=True)
 class ListHead:
-    """The head of a list that comes in parts. `total`: how much the server offers, whatever the search."""
+    """The head of a list that comes in parts. `total`: how many the server offers, regardless of the search."""
 
     find: str
     shown: int
@@ -78,7 +79,7 @@ class ListHead:
 
     @property
     def asks(self) -> bool:
-        """What is typed is searched by the server: the page does not have all that could match."""
+        """Whether the server must search for the text, because the page does not have everything that could match."""
         return self.shown < self.total
 
     @property
@@ -116,7 +117,7 @@ def matching(server: Server, kind: DefinitionKind, find: str = "") -> QuerySet[D
 
 
 def chosen(server: Server, kind: DefinitionKind, key: str, found: Listed[Definition]) -> Definition | None:
-    """The one with this key. Without a key the first match, or the first of all if the search found nothing."""
+    """The definition with this key. Without a key, the first match, or the first of all if the search found nothing."""
     rows = matching(server, kind)
     if key:
         return rows.filter(key=key).first()
@@ -135,7 +136,7 @@ def removed(server: Server, *kinds: DefinitionKind | str, find: str = "", most: 
 
 
 def containing(find: str, *fields: str) -> Q:
-    """Rows with the text in one of the fields, in any case of letters, which SQLite's LIKE folds in ASCII only."""
+    """Rows with the text in one of the fields, ignoring case; SQLite's LIKE ignores the case of ASCII letters only."""
     lookup, text = "icontains", find
     if connection.vendor == "sqlite" and not find.isascii():
         lookup, text = "iregex", re.escape(find)

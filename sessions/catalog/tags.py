@@ -51,7 +51,7 @@ def catalog_reading(context: Context, noun: str, place: str = "list") -> dict[st
 
 @register.simple_tag(takes_context=True)
 def last_reading(context: Context, noun: str) -> ListReading | None:
-    """For a page without any entry of these lists: what was refused of them, and why."""
+    """For a page on which these lists have no entries: which could not be read, and why."""
     return reading(context.get("mcp_session"), KINDS[noun], context["server"])
 
 
@@ -74,7 +74,8 @@ def change_badge(server: Server, kind: str, key: str) -> dict[str, Any]:
 
 @register.simple_tag
 def change_mark(server: Server, kind: str, key: str) -> SafeString:
-    """The same without a link, for use inside another link. Few rows of a list have one: no template for the others."""
+    """The same without a link, for use inside another link. Few rows have a badge: no template is rendered for
+    others."""
     found = _badge(server, kind, key) | {"link": False}
     return render_to_string("catalog/_change_badge.html", found) if found["badge"] else SafeString()
 

@@ -25,7 +25,7 @@ class TemplateForm:
 
 
 def template_form(template: str, values: Mapping[str, str], *, checked: bool) -> TemplateForm:
-    """`values` as typed, by the variable's name. `checked`: an empty required field is an error."""
+    """`values` are as typed, keyed by variable name. `checked`: an empty required field is an error."""
     try:
         variables = uri_template.variables(template)
     except BrokenTemplate as problem:
@@ -66,8 +66,9 @@ _QUERY = re.compile(r"\{[?&]([\w,.-]+)\}$")
 
 
 def values_in(template: str, uri: str) -> dict[str, str] | None:
-    """The values with which `template` makes `uri`; None if it does not, or if its expressions are more than plain names
-    and a query at the end. Each value reaches to the next literal text, so no pattern of a server is searched for."""
+    """The values from which `template` produces `uri`; None if it cannot, or if its expressions are more than plain
+    names and a query at the end. Each value extends to the next literal text, so no pattern from a server is ever
+    matched."""
     path, values = uri, dict[str, str]()
     query = _QUERY.search(template)
     if query is not None:

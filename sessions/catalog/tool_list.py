@@ -1,4 +1,4 @@
-"""The list of a server's tools: grouped by what they say they do, and in parts, because a server may have hundreds."""
+"""The list of a server's tools: grouped by their annotations and split into parts, as a server may have hundreds."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _NAME_CHARS: Final = 80
 
 @dataclass(frozen=True)
 class ToolGroup:
-    """Of one part. `total`: how many there are in all parts."""
+    """The tools of a group within one part. `total`: their number in all parts."""
 
     title: str
     total: int
@@ -26,7 +26,7 @@ class ToolGroup:
 
 @dataclass(frozen=True)
 class ToolList:
-    """One part of what matches. `found` has it in the server's order, `choices` has the names of all parts by group."""
+    """One part of the matching tools. `found`: in the server's order; `choices`: the names of all parts, by group."""
 
     groups: list[ToolGroup]
     found: Listed[Definition]
@@ -35,7 +35,7 @@ class ToolList:
 
 
 def tool_list(server: Server, find: str, key: str = "", start: int | None = None) -> ToolList:
-    """The part that begins at `start`, or has the tool `key`, or is the first."""
+    """The part that begins at `start`, or the one that contains the tool `key`, or the first one."""
     rows = search.matching(server, DefinitionKind.TOOL, find)
     names = list(rows.values_list("pk", "key", "body")[: search.ENTRIES + 1])
     matching = len(names) if len(names) <= search.ENTRIES else rows.count()
@@ -62,7 +62,7 @@ def tool_list(server: Server, find: str, key: str = "", start: int | None = None
 
 def _group(body: str) -> str:
     if _ANNOTATIONS not in body:
-        return "Write"  # most servers set none: to parse 600 definitions for it takes 10 ms
+        return "Write"  # most servers set none: parsing 600 definitions for them takes 10 ms
     tool = json.loads(body)
     hints = server_page.hints(tool) if isinstance(tool, dict) else []
     return "Read" if "read-only" in hints else "Destructive" if "destructive" in hints else "Write"

@@ -1,4 +1,4 @@
-"""Changing one setting at a time: by the verbs of the pages that the settings belong to."""
+"""Change one setting at a time, with the functions of the pages that the settings belong to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from sessions.retention.forms import LimitsForm
 
 @dataclass(frozen=True)
 class Switch:
-    """On or off. `key` names it in the address."""
+    """On or off. `key` identifies it in the URL."""
 
     key: str
     on: bool
@@ -26,7 +26,7 @@ class Switch:
 
 @dataclass(frozen=True)
 class Kept:
-    """Days and megabytes of a kind of rows. `problem`: why they do not go with those of another kind."""
+    """Days and megabytes to keep of one kind of row. `problem`: why they conflict with those of another kind."""
 
     kind: StoredKind
     days: BoundField
@@ -42,7 +42,7 @@ Change = Switch | Kept
 
 
 class Refused(Exception):
-    """Days and megabytes of a kind, as they were entered, with their errors."""
+    """The days and megabytes of a kind, as entered, with their errors."""
 
     def __init__(self, kind: StoredKind, form: LimitsForm) -> None:
         super().__init__(kind)
@@ -51,7 +51,7 @@ class Refused(Exception):
         form.fields[self._own[0] if self._own else f"{kind.value}_days"].widget.attrs["autofocus"] = True
 
     def problem_of(self, kind: StoredKind) -> str:
-        """The errors that stand beside another kind."""
+        """The errors in the fields of other kinds, to be shown beside the kind that was changed."""
         if kind != self.kind or self._own:
             return ""
         return " ".join(str(error) for errors in self.form.errors.values() for error in errors)
@@ -77,7 +77,7 @@ def change(actor: Actor, user: Any, key: str, data: Mapping[str, Any]) -> bool:
 
 
 def _keep(actor: Actor, user: Any, kind: StoredKind, data: Mapping[str, Any]) -> bool:
-    """Checked together with the limits of the other kinds, which stay as they are."""
+    """Validate the limits together with those of the other kinds, which do not change."""
     known = {name: "" if value is None else value for name, value in LimitsForm().initial.items()}
     given = {name: data.get(name, "") for name in (f"{kind.value}_days", f"{kind.value}_mb")}
     form = LimitsForm(known | given)

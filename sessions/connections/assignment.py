@@ -1,6 +1,6 @@
 """Which free sessions a worker claims: those whose label it carries, and no more than its fair share of them.
 
-`commands` chooses whom to wake for a session that was just requested; the worker claims it here all the same.
+`commands` chooses which worker to wake for a session that was just requested; that worker still claims it here.
 
 One conditional UPDATE decides who gets a session. No session is taken from a live worker.
 """
@@ -62,7 +62,7 @@ def _waiting(me: Worker) -> Counter[str]:
 
 
 def _share(me: Worker, label: str, waiting: int) -> int:
-    """The number that brings this worker to the average of all workers that carry the label."""
+    """How many more sessions bring this worker to the average of all workers that carry the label."""
     workers = {worker.pk for worker in commands.live_workers(label)} | {me.pk}
     count = len(workers)
     if me.started_at > stale_before():
@@ -73,8 +73,8 @@ def _share(me: Worker, label: str, waiting: int) -> int:
 
 
 def _claimed(pks: list[int], me: Worker) -> list[Lease]:
-    """Claim all in one UPDATE. Only this process's one writer claims sessions for this worker. So those of `pks` that
-    the worker owns afterwards are the ones that the UPDATE took."""
+    """Claim all in one UPDATE. Only the single writer of this process claims sessions for this worker, so those of
+    `pks` that the worker owns afterwards are the ones that the UPDATE claimed."""
     # Each condition is on the row itself: PostgreSQL would not check it again inside a joined subquery.
     rows = McpSession.objects.filter(_CLAIMABLE, pk__in=pks)
     fields = {"state": SessionState.DISCONNECTED, "condition": SessionCondition.NONE, "state_since": timezone.now()}

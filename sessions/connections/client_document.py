@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from sessions.mcp.oauth.registration import metadata_document
 
-#: endings of names that only a private network resolves
+#: suffixes of host names that resolve only on a private network
 _PRIVATE: Final = (".localhost", ".local", ".lan", ".internal", ".intranet", ".corp", ".home", ".home.arpa")
 
 
@@ -23,7 +23,7 @@ def address() -> str:
 
 
 def is_fetched() -> bool:
-    """Whether an authorization server on the internet may fetch the document. One in our own network may all the same."""
+    """Whether an authorization server on the internet can fetch the document. One on our own network may anyway."""
     host = (urlsplit(settings.PUBLIC_URL).hostname or "").rstrip(".")
     try:
         return ip_address(host).is_global

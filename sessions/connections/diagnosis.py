@@ -1,7 +1,7 @@
-"""What a fault means and what to do about it, in words for the person who runs the server. The only such table.
+"""What a fault means and what to do about it, for the person who runs the server. The only such table.
 
-It has the title and the remedy. The cause is the fault's detail, written where the fault is raised (for an HTTP status:
-`sessions/mcp/transports/streamable_http/answers.py`).
+It contains the title and the remedy. The cause is the fault's detail, written where the fault is raised (for an HTTP
+status: `sessions/mcp/transports/streamable_http/answers.py`).
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Explanation:
 
     @property
     def in_one_line(self) -> str:
-        """The title only where the cause does not say it already."""
+        """The cause, preceded by the title unless the cause already says it."""
         said = self.title.removeprefix("The ").lower() in self.cause.lower()
         return self.cause if said else f"{self.title}: {self.cause}"
 
@@ -128,7 +128,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.CURSOR_REPEATED: ("The list never ends", "The server repeated a cursor. Report it to its maintainers. Entries read so far are kept."),
     Fault.EVENT_LIMIT: ("Too many events", "The server sent more events than the limit; the rest were counted and dropped. If this is expected, raise the limit."),
     Fault.SERVER_REQUEST_LIMIT: ("Too many server requests", "Server requests beyond the limit were answered with an error. If this is expected, raise the limit."),
-    Fault.ROUND_LIMIT: ("Too many rounds of input", "It requested input in more rounds than allowed per call. The tool may have run. If this is expected, raise the limit."),
+    Fault.ROUND_LIMIT: ("Too many rounds of input", "The server requested input in more rounds than allowed per call. The tool may have run. If this is expected, raise the limit."),
     Fault.TOTAL_DEADLINE: ("Total timeout reached", "The server kept reporting progress until the total timeout. Raise it under Settings, or request less work."),
     Fault.INPUT_NOT_OFFERED: ("The server requested input it was not offered", "Sampling or elicitation is off for this server, or it requests something mcpadmin does not offer. Check Settings, Protocol, or pass the input as arguments."),
     Fault.TASK_FAILED: ("The task failed", "The server reported only that the task failed, without a result. Check the server's log."),
@@ -145,7 +145,7 @@ _TABLE: dict[str, tuple[str, str]] = {
     Fault.INVALID_REQUEST: ("Invalid request", "Correct the arguments."),
     Fault.CANCELLED: ("Cancelled", "Run it again if you still need it."),
     Fault.CLOSED: ("The session was closed", "Connect the server to continue."),
-    # Faults of mcpadmin itself, which the protocol does not know.
+    # Faults of mcpadmin itself, which the protocol does not define.
     "secret_unreadable": ("A secret cannot be decrypted", "Restore the missing key in the key ring file, or enter the secret again under Settings."),
     "credential_needed": ("A credential is needed", "The server's address changed, and credentials stay bound to the old address. Choose one for the new address under Settings, Credentials, or remove the old one there."),
     "not_encrypted": ("Refused: the connection is not encrypted", "Change the URL to https, or ask an operator to allow this host and port with MCPADMIN_PLAIN_HTTP_HOSTS."),
@@ -177,7 +177,7 @@ LIMITS_OF: dict[str, tuple[str, ...]] = {
 
 
 def explain(fault: str, detail: str, server: Server | None = None) -> Explanation:
-    """Words for `fault`. `server` adapts the remedy to its transport. The detail is always shown as the cause."""
+    """Explain `fault`. `server` adapts the remedy to its transport. The detail is always shown as the cause."""
     title, remedy = _TABLE.get(fault, ("Something went wrong", "See the details above. Reconnect to try again."))
     if fault == Fault.CONNECTION_LOST and server is not None and server.transport == TransportKind.STDIO:
         remedy = "mcpadmin restarts the command automatically. Its last output is in the log."

@@ -1,4 +1,4 @@
-"""Icons of servers and tools (MCP 2025-11-25, *Icons*): which one is used, what is stored of it, where pages find it.
+"""Icons of servers and tools (MCP 2025-11-25, *Icons*): which one is used, how it is stored, where pages find it.
 
 Pages never load the server's URL: a worker fetches the image (host/catalog/icons.py) and stores it in a row.
 """
@@ -37,7 +37,7 @@ _CACHED = "_icons_kept"
 
 @dataclass(frozen=True)
 class Fetched:
-    """What an address answered. `problem` says why there is nothing."""
+    """The response of an address. `problem` says why there is no image."""
 
     data: bytes = b""
     problem: str = ""
@@ -46,13 +46,13 @@ class Fetched:
 # --- which one
 # ---------------------------------------------------------------------------------------------------------
 def source(named: Any) -> str:
-    """From the value of `icons`: the URL of the best fitting one; "" if none can be shown."""
+    """The URL of the best-fitting icon in the value of `icons`; "" if none can be shown."""
     usable = [icon for icon in (named[:20] if isinstance(named, list) else []) if _usable(icon)]
     return min(usable, key=_unfitness)["src"] if usable else ""
 
 
 def _usable(icon: Any) -> bool:
-    """SVG may contain scripts and references to other sites: it is not accepted."""
+    """SVG is not accepted: it may contain scripts and references to other sites."""
     if not isinstance(icon, dict) or not isinstance(icon.get("src"), str) or len(icon["src"]) > _SOURCE_CHARS:
         return False
     svg = "svg" in str(icon.get("mimeType", "")).lower() or icon["src"].lower().endswith(".svg")
@@ -60,7 +60,7 @@ def _usable(icon: Any) -> bool:
 
 
 def _unfitness(icon: dict[str, Any]) -> tuple[bool, int]:
-    """Large enough ones first, then those closest to _BEST_SIZE."""
+    """A sort key: large enough icons first, then those closest to _BEST_SIZE."""
     sizes = icon.get("sizes")
     words = " ".join(str(size) for size in sizes[:10]) if isinstance(sizes, list) else str(sizes or "")
     numbers = [int(number) for number in re.findall(r"(\d{1,5})x\d", words[:200])]
@@ -119,7 +119,7 @@ def _row(fetched: Fetched, now: datetime) -> dict[str, Any]:
 
 
 def _mime(data: bytes) -> str:
-    """By signature: the type that the server claims is ignored."""
+    """Detect the type by signature; the type that the server claims is ignored."""
     found = format_of(data)
     return found.mime if found is not None and found.kind == "image" else ""
 

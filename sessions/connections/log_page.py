@@ -54,7 +54,7 @@ class LogPage:
 
 
 def log_page(server: Server, chosen: LogFilter, before: int | None) -> LogPage:
-    """Only lines up to the head, which is read first: so live updates neither repeat nor miss a line."""
+    """Only lines up to the head, which is read first, so that live updates neither repeat nor miss a line."""
     lines = server.log_lines.filter(identity=server.seen_as)
     head = lines.aggregate(newest=Max("seq"))["newest"] or 0
     end = head if before is None else min(head, before - 1)

@@ -24,9 +24,9 @@ ISOLATION = {
 }
 
 
-#: of a worker that an operator told to confine nothing
+#: for a worker that an operator configured not to confine anything
 UNCONFINED = "unconfined"
-#: begins Worker.confinement_reason where an operator named a runtime that does not work
+#: Worker.confinement_reason begins with this if an operator named a runtime that does not work
 RUNTIME_NOT_USED = "MCPADMIN_CONTAINER_RUNTIME has no effect."
 #: Worker.confinement in words
 CONFINEMENT = {
@@ -71,7 +71,7 @@ def excess(rss: int, count: int) -> str:
 
 
 def disk_excess(size: int, home: str) -> str:
-    """`size`: in bytes; if it is within the limit, there are too many files. `home`: the first of the folders."""
+    """`size` is in bytes; if it is within the limit, there are too many files. `home` is the first of the folders."""
     most, advice = settings.STDIO_DISK_MIB, f"Delete what it does not need in {os.path.dirname(home)} on its worker, or"
     if size > most * 1024**2:
         taken = f"take {size / 1024**2:,.0f} MiB of disk; {most:,} are allowed."

@@ -1,4 +1,5 @@
-"""What the confinement of a stdio server refused, as *Connection info* lists it, each with the entry that would allow it."""
+"""What the confinement of a stdio server refused, as *Connection info* lists it, with the entry that would allow
+each."""
 
 import re
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ _HOST = re.compile(r"\[mcpadmin\] refused to connect to (?P<host>\S+): (?P<reaso
 
 @dataclass(frozen=True)
 class Refusal:
-    """`field`: of the registration's form; empty where nothing can allow it. `entry`: what to add there."""
+    """`field`: the field of the registration form; empty if nothing can allow it. `entry`: what to add there."""
 
     what: str
     why: str
@@ -36,7 +37,7 @@ class Refusal:
 
 
 def refusals(session: McpSession | None) -> list[Refusal]:
-    """Newest first, without those that the registration has come to allow."""
+    """Newest first, without those that the registration now allows."""
     if session is None or session.server.transport != TransportKind.STDIO:
         return []
     own = session.identity if session.identity.kind == IdentityKind.PERSONAL else None
@@ -70,7 +71,7 @@ def _refusal(text: str) -> Refusal | None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it holds, or lies in, what no registration can grant."""
+    """Whether the path contains, or is inside, a directory or file that no registration can grant."""
     ours = (Path(settings.DATA_DIR), Path(settings.KEYRING_FILE))
     return any(path.is_relative_to(place) or place.is_relative_to(path) for place in ours)
 

@@ -1,4 +1,4 @@
-"""What a page shows of a stdio server while it starts: for how long, its stderr, what may delay it."""
+"""What a page shows about a stdio server while it starts: the elapsed time, its stderr, what may delay it."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _REGISTRY: Final = (
     "name its variables in MCPADMIN_INHERITED_VARIABLES, for example HTTPS_PROXY, NODE_EXTRA_CA_CERTS, SSL_CERT_FILE, "
     "npm_config_registry or UV_DEFAULT_INDEX. Servers get no other variables from the worker."
 )
-#: what npm, uv, pip and Docker write when they do not reach their registry
+#: what npm, uv, pip and Docker write when they cannot reach their registry
 _UNREACHED: Final = re.compile(
     r"certificate|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT|Failed to fetch|dns error|no such host"
     r"|name resolution|Could not resolve|proxyconnect",
@@ -55,7 +55,7 @@ def starting(server: Server, session: McpSession | None) -> Starting | None:
 
 
 def held_up(command: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Why a launcher that installs its server first may take long or hang."""
+    """Why a launcher that installs its server first may take a long time or hang."""
     program = launcher(command, arguments)
     if not program:
         return ()
@@ -64,11 +64,11 @@ def held_up(command: str, arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def unreached(stderr: str) -> tuple[str, ...]:
-    """Why a launcher ended that wrote this, if it could not download the server."""
+    """Why a launcher with this stderr ended, if it could not download the server."""
     return (f"The package registry could not be reached. {_REGISTRY}",) if _UNREACHED.search(stderr) else ()
 
 
 def unconfirmed(command: str, arguments: Sequence[str]) -> str:
-    """A hint for npx without -y, where npx itself installs: a package that can be pinned is installed by us."""
+    """A hint for npx without -y, if npx does the installing: mcpadmin itself installs packages that can be pinned."""
     pinned = readable(command, arguments) is not None
     return UNCONFIRMED if not pinned and asks_before_installing(command, arguments) else ""

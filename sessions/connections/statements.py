@@ -1,4 +1,4 @@
-"""The two statements that every step of every session costs, in SQL. The ORM takes five times as long, and a thousand
+"""The two statements that every step of every session runs, in SQL. The ORM takes five times as long, and a thousand
 sessions may open at once. Works on both databases; names come from our own models, values are parameters."""
 
 from collections.abc import Collection, Mapping
@@ -20,8 +20,8 @@ class Term(str):
 
 
 def change(key: tuple[int, int, int], states: Collection[str], fields: Mapping[str, Any]) -> bool:
-    """Set `fields` and raise `version`, if the row still has this (id, owner, epoch) and is in one of `states`, if
-    any."""
+    """Set `fields` and increment `version` if the row still has this (id, owner, epoch) and is in one of `states`, if
+    any are given."""
     set_ = tuple((name, value if isinstance(value, Term) else "%s") for name, value in fields.items())
     values = [_prepared(name, value) for name, value in fields.items() if not isinstance(value, Term)]
     with connection.cursor() as cursor:

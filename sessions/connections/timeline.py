@@ -1,7 +1,7 @@
 """The connection timeline of a session: a numbered ring of KEPT lines, each written in the same commit as its change.
 
-The caller has changed the session's row in the same transaction: that row lock keeps the numbers without gaps. Repeats
-are one line with a count, so a server that fails for days does not push out everything else.
+The caller has changed the session's row in the same transaction: that row lock keeps the numbers gap-free. Repeats
+become one line with a count, so a server that fails for days does not push out everything else.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from sessions.mcp.core.refusals import without_words
 from sessions.models import ConnectionEvent, McpSession
 
 KEPT, TRIM_EVERY = 200, 20
-#: of them on a page
+#: how many of them a page shows
 SHOWN = 50
 DETAIL_CHARS = 3_000
 #: transient states: their line is replaced by the line of the result

@@ -91,13 +91,13 @@ class Board:
 
 
 def seen_sessions(user: access.User) -> QuerySet[McpSession]:
-    """Shared sessions, a user's own, and for those who see everyone's results all of them."""
+    """Shared sessions and the user's own; all sessions for those who see everyone's results."""
     personal, own = Q(identity__kind=IdentityKind.PERSONAL), Q(identity__user_id=user.pk)
     return McpSession.objects.filter(access.seen_of_people(user, personal, own))
 
 
 def board(user: access.User) -> Board:
-    """Sessions that this user does not see are in no line and in no number."""
+    """Sessions that this user may not see are neither listed nor counted."""
     flying, seen = _in_flight(), seen_sessions(user)
     free = seen.filter(IN_SERVICE, owner=None).filter(Q(desired=Desired.OPEN) | Q(paused=True))
     live, held = commands.live_workers(), instance.is_held()

@@ -1,4 +1,4 @@
-"""Two JSON values by structure: which paths were added, removed or changed.
+"""Compare two JSON values by structure: which paths were added, removed or changed.
 
 Values are compared as JSON writes them: 1, 1.0 and true are three values. Items of lists are aligned, so that an item
 inserted at the front is one addition, not a change of all that follow.
@@ -55,7 +55,7 @@ class JsonDifference:
 
 
 class TooDeep(ValueError):
-    """Deeper than a page should follow."""
+    """The value is nested more deeply than a page should follow."""
 
 
 def compare_json(old: Json, new: Json, budget: Budget, values: Budget) -> JsonDifference:
@@ -69,7 +69,7 @@ def compare_json(old: Json, new: Json, budget: Budget, values: Budget) -> JsonDi
 
 
 class _Names:
-    """A number for each distinct value, so that two values are equal exactly if their numbers are.
+    """A number for each distinct value, so that two values are equal if and only if their numbers are.
 
     Keyed by text, never by number: an attacker can choose integers whose Python hashes collide.
     """

@@ -1,4 +1,4 @@
-"""Two texts as a unified difference: hunks of lines, with changes inside a line marked.
+"""Compare two texts as a unified diff: hunks of lines, with changes inside a line marked.
 
 Lines, characters per line and work are bounded, so that a hostile text costs no more than a large one.
 """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-#: name in the address -> label
+#: name in the URL -> label
 COLUMNS: Final = {
     "time": "Time",
     "what": "Event",
@@ -29,5 +29,5 @@ def chosen(names: Iterable[str]) -> list[str]:
 
 
 def text_form(columns: list[str]) -> str:
-    """For the address; empty for the default."""
+    """The columns as text for the URL; empty for the default."""
     return "" if tuple(columns) == DEFAULT else ",".join(columns)

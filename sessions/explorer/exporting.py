@@ -16,14 +16,14 @@ from sessions.explorer.language import FIELDS, FREE_TEXT, Query, QueryError, Ter
 from sessions.explorer.streams import STEPS, any_of
 from sessions.models import Call
 
-#: which events rows of a stream are found from
+#: the events from which the rows of a stream are found
 _EVENT = {"calls": Q(call_uid__isnull=False), "events": ~Q(action__in=CALL_STEPS)}
-#: what the event of a call's end says; its request says everything else
+#: fields that the event of a call's end contains; the event of its request contains all others
 _OF_THE_END = ("outcome", "status")
 
 
 def events_of(user: access.User, text: str, now: datetime) -> QuerySet[AuditEvent]:
-    """Log lines and messages are no audit events: what a query says of them does not count. Raises QueryNotUnderstood."""
+    """Log lines and messages are not audit events: conditions on them are ignored. Raises QueryNotUnderstood."""
     query = _query(text, now)
     found = []
     for stream in streams.chosen(query):
@@ -39,8 +39,8 @@ def events_of(user: access.User, text: str, now: datetime) -> QuerySet[AuditEven
 
 
 def _removed(user: access.User, query: Query) -> Q:
-    """Of calls that the retention removed, as their events tell them. What only a row has (duration, size, session, words)
-    finds none."""
+    """Events of calls that the retention removed, matched by the events alone. A condition that needs the row
+    (duration, size, session, words) finds none."""
     asked = tuple(term for term in query.terms if term.field not in _OF_THE_END)
     ended = tuple(term for term in query.terms if term.field in _OF_THE_END)
     found = ~Q(Exists(Call.objects.filter(uid=OuterRef("call_uid"))))
@@ -58,13 +58,13 @@ def _with_step(user: access.User, query: Query, step: AuditAction) -> Q:
 
 
 def reach(text: str, now: datetime, seq: int, on_batch: Callable[[], None]) -> None:
-    """Free text finds what is indexed. What an export misses, no later one of its schedule would have."""
+    """Free text finds only what is indexed. What an export misses, no later export of its schedule contains."""
     if _query(text, now).of(FREE_TEXT):
         indexing.reach(seq, on_batch)
 
 
 def _query(text: str, now: datetime) -> Query:
-    """Times without a zone are in UTC."""
+    """Times without a zone are UTC."""
     try:
         return parse(text, now.astimezone(UTC))
     except QueryError as problem:

@@ -1,8 +1,8 @@
 """The words of calls and events in the database's own full-text index: FTS5 on SQLite, tsvector on PostgreSQL.
 
-Both hold words, not letters: a search for `acme` finds "acme" and "ACME", not "acmeville", which `acme*` finds. Accents,
-case and punctuation do not matter, and words in quotes must stand side by side. Arguments and results are apart from
-names, because not everyone may search them.
+Both index words, not letters: a search for `acme` finds "acme" and "ACME", not "acmeville", which `acme*` finds. Accents,
+case and punctuation do not matter, and words in quotes must be adjacent. Arguments and results are kept apart
+from names, because not everyone may search them.
 """
 
 import re
@@ -17,18 +17,18 @@ from servers.sql import database
 from servers.storable import storable
 from sessions.explorer.language import Value
 
-#: those whose words are in the index
+#: streams whose words are in the index
 STREAMS = ("calls", "events")
 #: characters of each payload that are indexed
 WORDS_CHARS = 64 * 1024
-#: bytes of the folded words of one document. Folding takes some letters apart (a Korean one into three, a ligature into
-#: eighteen), and PostgreSQL refuses a document whose words and places take a mebibyte: at most twice these bytes.
+#: bytes of the folded words of one document. Folding decomposes some letters (a Korean one into three, a ligature into
+#: eighteen), and PostgreSQL refuses a document whose words and positions exceed 1 MiB: at most twice these bytes.
 FOLDED_BYTES = 400_000
 #: rows that one search takes from the index, newest first
 FOUND = 5_000
-#: so many of the newest documents are looked at, and so many of them must match, to call it common (PostgreSQL)
+#: how many of the newest documents are probed, and how many of them must match to call a search common (PostgreSQL)
 _PROBED, _COMMON = 500, 5
-#: pages of the index that one portion of a merge writes, which takes some milliseconds (SQLite)
+#: index pages that one portion of a merge writes, which takes a few milliseconds (SQLite)
 _MERGED_PAGES = 32
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
@@ -45,14 +45,14 @@ class Document:
 
 
 def words_of(json_text: str) -> str:
-    """The words of a JSON text: its escapes would otherwise stick to them."""
+    """The words of a JSON text, without the escapes that would otherwise stick to them."""
     text = json_text[:WORDS_CHARS]
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", text) if "\\" in text else text
 
 
 def folded(text: str) -> str:
-    """Words without accents, apart by blanks. Words of letters or digits alone reach PostgreSQL: its parser would take
-    an address or a path for one word."""
+    """The words without accents, separated by spaces. PostgreSQL gets only words of letters and digits: its parser
+    would take a URL or a path for one word."""
     if not text.isascii():
         apart = unicodedata.normalize("NFKD", text)
         text = "".join(char for char in apart if not unicodedata.combining(char))
@@ -98,7 +98,7 @@ def _bounded(text: str) -> str:
 
 
 def keep_names(keys: Iterable[int]) -> None:
-    """Delete the words of calls, but not their names. In the caller's transaction."""
+    """Delete the words of calls, but not their names, in the caller's transaction."""
     words = "''" if database().vendor == "sqlite" else "names"
     with database().cursor() as cursor:
         sql = f"UPDATE explorer_calls SET words = {words} WHERE {_column()} = %s"  # noqa: S608  # names of our own
@@ -106,7 +106,7 @@ def keep_names(keys: Iterable[int]) -> None:
 
 
 def forget(stream: str, keys: Iterable[int]) -> None:
-    """Delete documents of rows that are gone. In the caller's transaction."""
+    """Delete the documents of rows that are gone, in the caller's transaction."""
     with database().cursor() as cursor:
         cursor.executemany(f"DELETE FROM explorer_{stream} WHERE {_column()} = %s", [[key] for key in keys])  # noqa: S608  # names of our own
 
@@ -121,15 +121,16 @@ def before(stream: str, key: int, limit: int) -> list[int]:
 
 
 def in_parts() -> bool:
-    """Whether each transaction that writes leaves a part of the index, to be merged with others."""
+    """Whether each write transaction leaves a separate part of the index, to be merged with others."""
     return database().vendor == "sqlite"
 
 
 def merge(*, all_parts: bool = False) -> bool:
-    """One portion of the merges that are due, in the caller's transaction; False when none was. FTS5 itself would merge in the
-    transaction that makes it due, for tens of milliseconds, so that is off (0027_merges_apart).
+    """Do one portion of the merges that are due, in the caller's transaction; False if none was. FTS5 itself would
+    merge in the transaction that makes it due, for tens of milliseconds, so that is off (0027_merges_apart).
 
-    `all_parts` makes a merge of all parts due, which the next portions continue: only that rids the file of deleted words.
+    `all_parts` makes a merge of all parts due, which the next portions continue: only that removes deleted words from
+    the file.
     """
     pages = -_MERGED_PAGES if all_parts else _MERGED_PAGES
     with database().cursor() as cursor:
@@ -146,20 +147,20 @@ def _column() -> str:
 # --- searching -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Match:
-    """Documents that hold all of `texts`, none of `without` and, on SQLite, one of each of `tags`. `words`: also in the
-    arguments and results of all calls; `own`: of the calls of the user with this id."""
+    """Documents that contain all of `texts`, none of `without` and, on SQLite, one of each of `tags`. `words`: also
+    search the arguments and results of all calls; `own`: those of the calls of the user with this id."""
 
     texts: Sequence[Value]
     without: Sequence[Value] = ()
     tags: Sequence[Sequence[str]] = ()
     words: bool = False
     own: int | None = None
-    #: whether a walk along the keys meets enough of them; else the index of words is read, in which they are not in order
+    #: whether a walk along the keys finds enough matches; otherwise the word index is read, which is not in key order
     common: bool = True
 
     def probed(self, stream: str) -> "Match":
-        """Knows how common it is among the newest documents. PostgreSQL does not, and would read all of them in order
-        for a word that is rare or in none. SQLite's index of words is in the order of the keys."""
+        """A copy that knows how common it is among the newest documents. PostgreSQL does not know, and would read all
+        documents in order for a word that is rare or absent. SQLite's word index is in key order."""
         if database().vendor == "sqlite":
             return self
         condition, values = self._postgresql(stream)
@@ -173,7 +174,7 @@ class Match:
     def keys(
         self, stream: str, low: int | None, high: int | None, limit: int, offset: int = 0, *, ascending: bool = False
     ) -> RawSQL:
-        """A sub-query of the newest (or oldest) keys from `low` on and below `high`."""
+        """A subquery of the newest (or oldest) keys from `low` up to, but excluding, `high`."""
         column = _column()
         condition, values = self._sqlite(stream) if database().vendor == "sqlite" else self._postgresql(stream)
         for bound, comparison in ((low, ">="), (high, "<")):
@@ -209,7 +210,7 @@ class Match:
             any_name, own_word = "names @@ to_tsquery('simple', %s)", f"words @@ to_tsquery('simple', %s) AND {_OWN}"
             either = f"({any_name} OR {own_word})"
             values: list[Any] = [" & ".join(wanted), " & ".join(wanted), self.own]
-            for query in unwanted:  # apart: what an own call must not have may stand in its words alone
+            for query in unwanted:  # separate: what an own call must not contain may be in its words only
                 values += [query, query, self.own]
             return " AND NOT ".join([either] * (1 + len(unwanted))), values
         column = "words" if self.words and stream == "calls" else "names"
@@ -220,7 +221,7 @@ _OWN = "EXISTS (SELECT 1 FROM mcp_sessions_call one WHERE one.id = explorer_call
 
 
 def searchable(value: Value) -> bool:
-    """Whether there is a word in it."""
+    """Whether the value contains a word."""
     return bool(folded(value.text))
 
 

@@ -1,4 +1,4 @@
-"""What the explorer shows: the values that its pages and tests exchange with the search."""
+"""What the explorer shows: the values that the search returns to pages and tests."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,7 +10,7 @@ class Row:
     `status` are what the query language compares; `label` and `status_label` are the words for pages.
 
     `preview` begins the arguments of a call; it is empty for a reader who may not read them. `tone` is one of the kit.
-    `url`: its own page, empty where the reader's pages do not show it.
+    `url`: its own page; empty if this reader has no such page.
     """
 
     stream: str
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def sel(self) -> str:
-        """As it stands in the address of a page that shows the row."""
+        """The row's identifier in the URL of a page that shows it."""
         return f"{self.stream}.{self.key}"
 
 
@@ -51,10 +51,11 @@ class Unindexed:
 
 @dataclass(frozen=True)
 class ResultPage:
-    """Newest first. `older` and `newer` are cursors, empty where nothing more is. `newest` is for `newer_count`.
+    """Newest first. `older` and `newer` are cursors, empty if there is nothing more. `newest` is for `newer_count`.
 
-    `ascending`: the search of this page went from older to newer rows. `searched_to`: it ended at its limit of work and
-    found nothing more up to this time; `older`, or `newer` of an ascending one, continues it. `hidden`: streams that this person may not see. `unindexed`: of a search by free text, what it missed.
+    `ascending`: the search of this page went from older to newer rows. `searched_to`: it reached its work limit and
+    found nothing more up to this time; `older`, or `newer` if ascending, continues it. `hidden`: streams that this
+    person may not see. `unindexed`: what a search by free text missed.
     `removed`: the range reaches back to calls from before this time, which the retention removed.
     """
 
@@ -71,9 +72,9 @@ class ResultPage:
 
 @dataclass(frozen=True)
 class Histogram:
-    """`series`: outcome -> count of each bucket, the first bucket beginning at `start`. `partial`: only the newest
-    rows of the range are counted. `removed`: calls that the retention removed are counted too. `rounded`: so many seconds
-    are what the ends of the range are rounded to in counts of calls, 0 if they are not. `behind`: the newest calls are not
+    """`series`: outcome -> count of each bucket, the first bucket beginning at `start`. `partial`: only the newest rows
+    of the range are counted. `removed`: calls that the retention removed are counted too. `rounded`: in counts of
+    calls, the ends of the range are rounded to this many seconds, 0 if they are not. `behind`: the newest calls are not
     counted yet."""
 
     start: datetime

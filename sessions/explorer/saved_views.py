@@ -13,12 +13,12 @@ from sessions.explorer.language import TEXT_CHARS
 from sessions.models import SavedView
 from sessions.overview.activity import FAILED_CALLS
 
-#: of one person
+#: per person
 MOST = 50
 
 
 class Unsaved(Exception):
-    """The message is for the page."""
+    """The view cannot be saved. The message is shown on the page."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def save(user: access.User, name: str, query: str, columns: str, *, shared: bool
     name = " ".join(name.split())
     if not name or len(name) > 80:
         raise Unsaved("Give the view a name of at most 80 characters.")
-    if any("\0" in text for text in (name, query, columns)):  # PostgreSQL stores none
+    if any("\0" in text for text in (name, query, columns)):  # PostgreSQL cannot store it
         raise Unsaved("A view cannot contain a null character.")
     if len(query) > TEXT_CHARS:
         raise Unsaved(f"The query is longer than {TEXT_CHARS:,} characters.")
@@ -67,14 +67,15 @@ def save(user: access.User, name: str, query: str, columns: str, *, shared: bool
 
 
 def delete(actor: Actor, view: SavedView) -> None:
-    """One of another person is an event: its owner may ask where it went. Its query may hold words that are erased later."""
+    """Deleting another person's view is recorded: its owner may ask where it went. The query is not, as it may contain
+    words that are erased later."""
     with audited(actor) as trail:
         if view.delete()[0] and view.owner_id != actor.id:
             trail.note(AuditAction.VIEW_DELETE, None, view.name, {"owner": view.owner.get_username()})
 
 
 def deletable(user: access.User, uid: UUID) -> SavedView:
-    """One's own, or with permission to administer any shared one. Raises Http404."""
+    """The user's own view or, with permission to administer, any shared view. Raises Http404."""
     view = SavedView.objects.filter(uid=uid).first()
     allowed = view is not None and (view.owner_id == user.pk or (view.shared and access.may(user, "administer")))
     if view is None or not allowed:

@@ -1,5 +1,5 @@
-"""Histogram and facets of a query: from the roll-ups of calls where these tell its conditions apart, so that they cost
-the same at a thousand and at ten million calls; else counted row by row within the limits of the search."""
+"""Histogram and facets of a query: from the roll-ups of calls if these distinguish its conditions, so that they cost
+the same at a thousand and at ten million calls; otherwise counted row by row within the limits of the search."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -26,12 +26,12 @@ COARSE = 12
 #: roll-ups -> facet -> its column
 _COLUMNS = {
     RollupBy.TOTAL: {"outcome": "state", "way": "way", "kind": "method"},
-    RollupBy.SERVER: {"server": "server_name"},  # and server_uid, for its present name
+    RollupBy.SERVER: {"server": "server_name"},  # and server_uid, for its current name
     RollupBy.TOOL: {"tool": "target"},
     RollupBy.CALLER: {"user": "user_name"},
 }
 _VALUES = 10
-#: roll-ups of one kind that facets read; beyond, the newest rows are counted, which costs less
+#: roll-ups of one kind that facets read; above that, the newest rows are counted, which costs less
 ROLLUPS_READ = 5_000
 
 
@@ -114,7 +114,7 @@ def _with_present_names(counted: Counter[tuple[Any, ...]]) -> Counter[tuple[Any,
 
 
 def _span(query: Query) -> Range | None:
-    """None when nothing was counted in a range without a beginning."""
+    """None if the range has no start and nothing was ever counted."""
     until = query.until or datetime.now(UTC) + timedelta(seconds=1)
     since = query.since
     if since is None:
@@ -127,7 +127,7 @@ def _span(query: Query) -> Range | None:
 
 # --- from a query to dimensions ----------------------------------------------------------------------------------------
 def dimensions_of(query: Query) -> Dimensions | None:
-    """None if the roll-ups do not tell the query's conditions apart."""
+    """None if the roll-ups do not distinguish the query's conditions."""
     found: dict[str, Any] = {"without_methods": frozenset({COMPLETE})}
     seen: set[str] = set()
     for term in query.terms:

@@ -52,5 +52,5 @@ def _distinct(rows: QuerySet[Any], column: str) -> list[str]:
 
 
 def register() -> None:
-    """Once, at start."""
+    """Call once, at startup."""
     SUGGESTIONS.update(server=_servers, tool=_tools, user=_users, identity=_identities)

@@ -1,5 +1,5 @@
 """The first rows of several queries in one statement: each part has its own limit, so that each is read along its own
-index. With "column IN (…)" both databases would read and sort every row of all values before the first."""
+index. With "column IN (…)" both databases would read and sort every row of all values before returning the first."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,10 +20,10 @@ FEW = 500
 def first_rows(
     parts: list[QuerySet[Any]], columns: Sequence[str], count: int, *, ascending: bool = False, offset: int = 0
 ) -> list[FoundRow]:
-    """At most `count` rows of all parts together, by their key. `offset`: of each part, so many are passed."""
+    """At most `count` rows of all parts together, by key. `offset`: how many rows of each part are skipped."""
     order = "pk" if ascending else "-pk"
     if columns and len(parts) > 1 and count > FEW:
-        # else the columns of as many rows of each part would be read, and most of them dropped
+        # otherwise the columns of as many rows of each part would be read, and most of them dropped
         keys = [row[0] for row in first_rows(parts, (), count, ascending=ascending, offset=offset)]
         rows = parts[0].model._default_manager.filter(among(keys)).order_by(order)
         return list(rows.values_list("pk", *columns))
@@ -48,7 +48,7 @@ def first_rows(
 
 
 def key_at(keys: RawSQL) -> int | None:
-    """The one key of such a sub-query, if there is one."""
+    """The single key of such a subquery, if any."""
     with connection.cursor() as cursor:
         cursor.execute(keys.sql, keys.params)
         row = cursor.fetchone()

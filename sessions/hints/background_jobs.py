@@ -31,14 +31,14 @@ class BackgroundJobs:
         with self._ready:
             if self._thread is None or not self._thread.is_alive():
                 thread = threading.Thread(target=self._run, name="hints-background-jobs", daemon=True)
-                self._thread = thread if started(thread) else None  # the next job asks again
+                self._thread = thread if started(thread) else None  # the next job tries again
 
     def _run(self) -> None:
         while True:
             job = self._next()
             try:
                 job()
-            except Exception:  # the thread serves every caller: one bad job may not end it
+            except Exception:  # the thread serves every caller: one bad job must not end it
                 log.exception("hints.job_failed")
             finally:
                 connections.close_all()  # between jobs this thread holds no connection

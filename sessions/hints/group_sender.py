@@ -1,5 +1,5 @@
 """Sends to groups of the channel layer from a plain thread. The layer itself sends only from a loop: 116 µs of
-processor time per message. A pipeline of the Redis client takes 67 and one of its connections 20."""
+CPU time per message. A pipeline of the Redis client takes 67 µs, and one of its connections 20 µs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -22,7 +22,7 @@ def group_channel(group: str) -> str:
 
 
 class GroupSender:
-    """For one thread. `seconds`: how long one answer of Redis may take."""
+    """For use by one thread. `seconds`: how long one reply of Redis may take."""
 
     def __init__(self, seconds: float = SEND_SECONDS) -> None:
         config = settings.CHANNEL_LAYERS["default"]["CONFIG"]
@@ -32,14 +32,14 @@ class GroupSender:
         self._layer = get_channel_layer()
 
     def send(self, messages: Iterable[tuple[str, dict[str, Any]]]) -> bool:
-        """Sends all that can be written; returns whether these were all. Raises RedisError or OSError; some may have been
-        received even then."""
+        """Send all messages that can be serialized; return whether that was all of them. Raises RedisError or OSError;
+        some may have been received even then."""
         commands: list[tuple[Any, ...]] = []
         all_written = True
         for group, message in messages:
             try:
                 commands.append(("PUBLISH", group_channel(group), self._layer.serialize(message)))
-            except (TypeError, ValueError, OverflowError):  # a bug where it was made; the others are fine
+            except (TypeError, ValueError, OverflowError):  # a bug in the code that made it; the others are fine
                 log.exception("hints.not_written", group=group)
                 all_written = False
         try:
@@ -54,6 +54,6 @@ class GroupSender:
             connection.send_packed_command(connection.pack_commands(commands))
             for _ in commands:
                 connection.read_response()
-        except BaseException:  # an answer that is left unread would be taken for that of the next command
+        except BaseException:  # an unread reply would be taken for the reply to the next command
             connection.disconnect()
             raise

@@ -1,7 +1,7 @@
-"""Receives the messages of one group: one task of one loop, which outlives Redis.
+"""Receives the messages of one group in a task that survives Redis restarts.
 
-It reads a connection of the Redis client itself. The channel layer looks ten times a second whether a message came, and
-hands each one over twice: 0.2 ms of CPU a message instead of 0.06.
+It reads a connection of the Redis client itself. The channel layer polls ten times a second for messages and
+hands each one over twice: 0.2 ms of CPU time per message instead of 0.06.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from sessions.hints.group_sender import group_channel
 from sessions.hints.outage import outage
 
 JOIN_SECONDS: Final = 2.0
-#: without a message: then Redis is asked whether it is there
+#: after this long without a message, Redis is pinged
 QUIET_SECONDS: Final = 10.0
-#: between two attempts to join the group while Redis is away
+#: between two attempts to join the group while Redis is unreachable
 REJOIN_SECONDS: Final = 1.0
 #: at most one line about malformed messages in this time
 LOG_SECONDS: Final = 1.0
@@ -37,7 +37,7 @@ class Listener:
 
     def __init__(self, group: str, received: Callable[[dict[str, Any]], None], joined: Callable[[], None]) -> None:
         config = settings.CHANNEL_LAYERS["default"]["CONFIG"]
-        #: our own, to which a process subscribes as long as it listens
+        #: our own channel, subscribed to as long as this process listens
         self.channel = f"{config['prefix']}listener.{uuid.uuid4().hex}"
         self._group, self._received, self._joined = group_channel(group), received, joined
         self._address = config["hosts"][0]
@@ -75,7 +75,7 @@ class Listener:
 
     @staticmethod
     async def _next_reply(connection: Any) -> Any:
-        """Raises TimeoutError. A connection that only reads never learns that the other machine lost its power."""
+        """Raises TimeoutError. A connection that only reads never notices that the other machine lost power."""
         reply = await connection.read_response(timeout=QUIET_SECONDS)
         if reply is None:
             await connection.send_command("PING")
@@ -86,7 +86,7 @@ class Listener:
 
     def _on_reply(self, reply: Any) -> None:
         try:
-            kind, *_, data = reply  # to a PING: two parts
+            kind, *_, data = reply  # a reply to PING has two parts
             if kind == b"message":
                 self._received(self._read(data))
         except Exception as problem:  # anyone who reaches Redis can publish anything

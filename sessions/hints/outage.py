@@ -1,7 +1,7 @@
 """Whether Redis answers, as far as this process knows: code that meets an error reports it here; one line is logged.
 
-Libraries log a traceback for each failed attempt, some once a second. Here an outage is one line that says when it was
-over, or two lines if it lasts: one when it is certain and one at its end.
+Libraries log a traceback for each failed attempt, some once a second. Here an outage is one line that says when it
+ended, or two lines if it lasts: one when it is certain and one at its end.
 """
 
 import threading
@@ -19,8 +19,8 @@ from servers.threads import started
 
 #: an outage that is over by then, such as a restart, is one line
 ONE_LINE_SECONDS = 5.0
-#: Once Redis answers again, a library may still find a connection that ended with the outage: on a busy machine seconds
-#: later, and each for itself. That is no outage of its own.
+#: Once Redis answers again, each library may still find a connection that broke during the outage, on a busy machine
+#: seconds later. That is not a new outage.
 AFTERMATH_SECONDS = 30.0
 ATTEMPT_SECONDS = 1.0
 FIRST_PAUSE, LAST_PAUSE = 0.2, 2.0
@@ -33,7 +33,7 @@ class Outage:
         self._watching = False
         self._said_at = float("-inf")
         self._watchers: list[Callable[[], None]] = []
-        #: monotonic time since which Redis does not answer; None while it does
+        #: monotonic time since which Redis has not answered; None while it answers
         self.since: float | None = None
 
     def watch(self, changed: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class Outage:
             self._watchers.append(changed)
 
     def noticed(self, problem: BaseException | str) -> None:
-        """Something failed that looks as if Redis were away. From any thread; never blocks."""
+        """Report a failure that looks as if Redis were unreachable. From any thread; never blocks."""
         with self._lock:
             if self._watching:
                 return

@@ -1,11 +1,11 @@
 """Carries hints and wake-ups to the channel layer.
 
-No caller may wait for Redis, so a thread of its own serves a bounded queue: a hint that cannot be sent in time is
+No caller may wait for Redis, so a separate thread serves a bounded queue: a hint that cannot be sent in time is
 dropped, since every page reads the rows again anyway.
 
-Most hints come from commit hooks, in the audit writer's thread. It sends them itself right after the batch: a hand-over
-to another thread costs more than a message to Redis. When Redis does not answer within INLINE_SECONDS, the publisher's
-thread takes over until it has reached Redis again.
+Most hints come from commit hooks, in the audit writer's thread. It sends them itself right after the batch: handing
+them to another thread costs more than a message to Redis. When Redis does not answer within INLINE_SECONDS, the
+publisher's thread takes over until it has reached Redis again.
 
 Each message wakes the sender, Redis and every web process. So a hint that no one waits for is sent with the next one
 that is waited for, or with others of its kind a moment later.
@@ -31,17 +31,17 @@ FLUSH_SECONDS = 1.0
 INLINE_SECONDS = 0.1
 #: how long a hint that no one waits for may wait for others to be sent with; half the window of a live list
 BATCH_SECONDS = 0.05
-#: after a lost hint every process is asked to compare everything: repeatedly until Redis takes it, and once more for
-#: those that were not back by then
+#: after a lost hint, every process is asked to compare everything: repeatedly until Redis accepts that request, and
+#: once more for processes that were not back by then
 LOSS_NOTICE_SECONDS = 2.0
 LOSS_NOTICES = 2
 LOST = "lost"
-#: the one group of all web processes; a group a topic would cost a round trip for each page and each call
+#: the one group of all web processes; a group per topic would cost a round trip for each page and each call
 GROUP = "hints"
 HINTS_TOGETHER = 200
 #: for one worker; it looks at each row, so more in one message would only wait there
 WAKES_TOGETHER = 100
-#: rows of a hint whose successor is expected at once, and replaces it
+#: the rows of a hint that the next one, expected at once, replaces
 PASSING = [{"passing": True}]
 
 Hint = dict[str, Any]
@@ -51,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 
 def merged(hints: list[Hint]) -> list[Hint]:
-    """Without hints that a later one makes obsolete: of equal (topic, kind, subject) only the newest."""
+    """The hints without those that a later one makes obsolete: for each (topic, kind, subject), only the newest."""
     newest: dict[tuple[str, str, str], Hint] = {}
     for hint in hints:
         rows = hint["rows"]
@@ -93,12 +93,12 @@ class Publisher:
         self._idle.set()
         self._sending = 0
         self._loss_notices_due = 0
-        #: of a thread that calls `send_inline`: its own `wire`
+        #: each thread that calls `send_inline` has its own `wire`
         self._inline = threading.local()
         self._reachable = True
 
     def put(self, hint: Hint, *, deferred: bool = False) -> None:
-        """`deferred`: no one waits for it."""
+        """`deferred`: no one is waiting for it."""
         self._put(self._deferred if deferred else self._urgent, hint)
 
     def wake(self, group: str, message: Message) -> None:
@@ -115,13 +115,13 @@ class Publisher:
             self._idle.clear()
             if self._reachable and hasattr(self._inline, "wire"):
                 return  # this thread is about to call `send_inline`
-            if queue is not self._deferred or len(queue) == 1:  # else the thread already knows when to look
+            if queue is not self._deferred or len(queue) == 1:  # otherwise the thread already knows when to look
                 self._changed.notify()
         self.start()
 
     def send_inline(self) -> float | None:
-        """Send what is due in the calling thread, which from now on must call this each time after it put something.
-        Returns in how many seconds the rest is due; None: nothing is left, or the publisher's thread handles it."""
+        """Send what is due in the calling thread, which from now on must call this each time after it puts something.
+        Return the seconds until the rest is due; None: nothing is left, or the publisher's thread handles it."""
         if not hasattr(self._inline, "wire"):
             self._inline.wire = GroupSender(INLINE_SECONDS)
         with self._changed:
@@ -163,12 +163,12 @@ class Publisher:
                 return
             thread = threading.Thread(target=self._run, name="hints-publisher", daemon=True)
             if not started(thread):
-                return  # the next hint that is queued asks again
+                return  # the next queued hint tries again
             self._thread = thread
         atexit.register(self.flush)
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> bool:
-        """Wait until everything put so far was sent or given up; False when that took longer than `seconds`."""
+        """Wait until everything put so far has been sent or given up; False if that takes longer than `seconds`."""
         return self._idle.wait(seconds)
 
     # --- the thread ----------------------------------------------------------------------------------------------

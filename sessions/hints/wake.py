@@ -1,4 +1,4 @@
-"""Messages to a worker: each only says "look at this row". A lost one costs one tick of the worker (3 s)."""
+"""Messages to a worker: each only says "look at this row". A lost one costs at most one tick of the worker (3 s)."""
 
 import time
 from typing import Any, Literal

@@ -15,23 +15,23 @@ from servers.secret import MASK, MIN_LENGTH, Secret, variants
 from servers.validators import holds_secret, looks_like_token
 
 __all__ = ["CUT_CHARS", "MASK", "WORDS_CHARS", "Redactor", "dumped", "masked_words"]
-#: of words of a server: no page and no log keeps more
+#: characters of a server's text: no page and no log keeps more
 WORDS_CHARS = 8_000
 #: characters of a detected secret that may be cut off
 CUT_CHARS = 512
-#: of values that became known later: each text is searched for each form, and a session may live for months
+#: forms of values that became known later: each text is searched for each form, and a session may live for months
 _MOST_LEARNED = 2_000
 _LEAST_DIGITS = 6
-#: of one line of a value in several lines; shorter ones, such as a bracket, are no secret by themselves
+#: minimum length of a line of a multi-line value; shorter ones, such as a bracket, are not secret by themselves
 _LINE_CHARS = 16
-#: of what a name within a value calls a secret; shorter ones may be the name of a method
+#: minimum length of a part whose name marks it as a secret; shorter ones may be the name of a method
 _PART_CHARS = 8
 _PAIR = re.compile(r"(?<![\w.-])([\w.-]+)\s*=\s*\"?([^;&\s\"]+)")
 #: host and path of a URL
 _NAMES_IN_URL = re.compile(r"(?<=[/@])[^/@?#:;&=\s\"]+(?=[/?#:]|$)")
 _SESSION = re.compile(r"sess(?:ion)?[-_]?(?:id|token)|(?:^|[^a-z])(?:sess(?:ion)?|[hs]?sid)$", re.IGNORECASE)
-#: names of methods, places and switches, whose values stand in every answer: authSource, Authentication, allowed_auth. A
-#: name that ends like that of a secret is one of a secret: supportPassword.
+#: names of methods, sources and switches, whose values occur in every answer: authSource, Authentication,
+#: allowed_auth. A name that ends like the name of a secret is one: supportPassword.
 _NO_SECRET = re.compile(
     r"auth[-_]?(?:source|mech|type|method|provider|entication$)"
     r"|^(?:allow|support|require|enable)(?!.*(?:pass|pwd|secret|token|key|credential)\w{0,5}$)",
@@ -44,13 +44,13 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[Secret] = ()) -> None:
         self._given = _forms(secrets)
-        #: the oldest first
+        #: oldest first
         self._learned: dict[str, None] = {}
         self._know(self._given)
 
     def learn(self, secrets: Iterable[Secret]) -> None:
-        """Add values that became known later, such as a renewed token. With too many, the oldest of these are forgotten: their
-        tokens have expired. What was known from the start stays."""
+        """Add values that became known later, such as a renewed token. If there are too many, the oldest of these are
+        forgotten: their tokens have expired. What was known from the start stays."""
         for form in _forms(secrets):
             self._learned.pop(form, None)
             self._learned[form] = None
@@ -100,9 +100,9 @@ class Redactor:
 
 
 def masked_words(text: str, redactor: Redactor, most: int | None = WORDS_CHARS) -> str:
-    """Words of a server for a page or a log that are no JSON: without its own secrets and those that are detected. Only as
-    much is searched as `most` needs: a server may send megabytes, and each takes a second. A secret that is cut at the end
-    of that cannot be recognised, so as much as it may take is left out."""
+    """A server's text that is not JSON, for a page or a log: without its own secrets and those that are detected. Only
+    as much is searched as `most` needs: a server may send megabytes, and each takes a second. A secret that is
+    truncated at the end cannot be recognized, so as much text as a secret may take is left out."""
     spare = redactor.longest + CUT_CHARS
     cut = most is not None and len(text) > 2 * most + spare
     if most is not None and cut:
@@ -117,7 +117,7 @@ def _forms(secrets: Iterable[Secret]) -> set[str]:
 
 
 def _values(value: str) -> list[str]:
-    """The value, and what it holds that is a secret by itself, because servers repeat that without the rest."""
+    """The value, and the parts of it that are secrets by themselves, because servers repeat those without the rest."""
     texts = [value, *(text for name, text in _leaves(value) if _is_secret(name, text))]
     inside = [part for _, text in _leaves(value) or [("", value)] for part in (*_of_url(text), *_of_pairs(text))]
     return [form for text in (*texts, *inside) for form in _written(text)]
@@ -132,7 +132,7 @@ def _is_secret(name: str, text: str) -> bool:
 
 
 def _leaves(value: str) -> list[tuple[str, str]]:
-    """The texts in a JSON document, each with the name nearest to it. Many servers take their headers or an account so."""
+    """The texts in a JSON document, each with its nearest name. Many servers take headers or an account as JSON."""
     if value.lstrip()[:1] not in ("{", "["):
         return []
     try:
@@ -152,8 +152,8 @@ def _leaves(value: str) -> list[tuple[str, str]]:
 
 
 def _of_url(value: str) -> list[str]:
-    """The password, or a token in place of the user. A password that is a name in the same URL is no secret, and
-    stands in every answer."""
+    """The password, or a token in place of the user. A password that is a name in the same URL is not a secret, and
+    occurs in every answer."""
     if "://" not in value or "@" not in value:
         return []
     try:
@@ -169,7 +169,8 @@ def _of_url(value: str) -> list[str]:
 
 
 def _of_pairs(value: str) -> list[str]:
-    """Of cookies, queries, and the settings of a database's driver. Not what is a plain value of the same text as well."""
+    """The secrets in cookies, queries and database driver settings, except those that are also plain values in the
+    text."""
     pairs = _PAIR.findall(value) if "=" in value else []
     plain = {text for name, text in pairs if not _is_secret(name, text)} | set(_NAMES_IN_URL.findall(value))
     return [
@@ -178,8 +179,8 @@ def _of_pairs(value: str) -> list[str]:
 
 
 def _written(value: str) -> list[str]:
-    """The value; the token of a header like `Bearer <token>`, of `Basic` also what it encodes; the lines of a key in several
-    lines, which its server may write one by one."""
+    """The value; the token of a header like `Bearer <token>`, for `Basic` also what it encodes; the lines of a
+    multi-line key, which its server may write one by one."""
     scheme, _, token = value.partition(" ")
     found = [value, token]
     if scheme.lower() == "basic":
@@ -194,7 +195,7 @@ def _written(value: str) -> list[str]:
 def _decoded(token: str) -> str:
     try:
         return b64decode(token, validate=True).decode()
-    except ValueError:  # it is no base64, or not of a text
+    except ValueError:  # it is not base64, or does not encode text
         return ""
 
 

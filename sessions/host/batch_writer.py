@@ -45,7 +45,7 @@ class BatchWriter(ABC, Generic[B]):
     #: rows per transaction, and how many of them may come from one source
     rows: ClassVar[int] = 200
     share: ClassVar[int] = 100
-    #: whether what waits for the writer, calls for example, goes first
+    #: whether others that wait for the writer, such as calls, go first
     low_priority: ClassVar[bool] = True
     #: from the first waiting row to its batch
     flush_seconds: ClassVar[float] = 0.2
@@ -109,7 +109,7 @@ class BatchWriter(ABC, Generic[B]):
 
     async def _write(self, batch: Mapping[Source[B], B], *, low_priority: bool) -> bool:
         """False if the database did not take the rows: they wait again. Completes even if the caller is cancelled: the
-        rows have no other owner any more."""
+        rows no longer have another owner."""
         writing = asyncio.ensure_future(self._written(batch, low_priority=low_priority))
         for source in batch:
             source.under_way = writing
@@ -139,15 +139,15 @@ class BatchWriter(ABC, Generic[B]):
         return not away
 
     async def _without_bad_rows(self, batch: Mapping[Source[B], B], *, low_priority: bool) -> bool:
-        """Call where the exception is handled: it is logged with the rows that no other try would save."""
+        """Call while the exception is being handled: it is logged with the rows that no other attempt would save."""
         if len(batch) == 1:
             rows = sum(taken.count for taken in batch.values())
             log.exception("host.rows_lost", writer=type(self).__name__, rows=rows)
         return await self._written_apart(batch, low_priority=low_priority)
 
     async def _written_apart(self, batch: Mapping[Source[B], B], *, low_priority: bool) -> bool:
-        """The rows of a deleted server are dropped, as are those that no database takes; those of other sources are not
-        lost with them."""
+        """Write the rows of each source separately. Those of a deleted server are dropped, as are those that no
+        database accepts; the rows of other sources are not lost with them."""
         if len(batch) == 1:
             return True
         return all([await self._written({source: taken}, low_priority=low_priority) for source, taken in batch.items()])

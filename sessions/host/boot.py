@@ -1,4 +1,4 @@
-"""Starts the session host as a step of the Celery worker, so a lost broker ends no session."""
+"""Starts the session host as a step of the Celery worker, so that losing the broker does not end sessions."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class HostStep(bootsteps.StartStopStep):
         super().__init__(worker, **kwargs)
 
     def start(self, worker: Any) -> None:
-        open_files.raise_limit()  # a session takes two to four
+        open_files.raise_limit()  # a session needs two to four
         worker.mcp_host = HostThread(worker.hostname)
         worker.mcp_host.start()
 

@@ -1,5 +1,5 @@
-"""Signs checkpoints of the audit log and brings them to the witnesses. The host looks at each tick; every worker may do
-it, and the rows decide who does. Connections are guarded like every outbound one.
+"""Signs checkpoints of the audit log and delivers them to the witnesses. The host checks at each tick; every worker may
+do it, and the rows decide who does. Connections are guarded like every outbound one.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class Checkpoints:
-    """Signs, then brings to the witnesses what they do not have."""
+    """Signs, then delivers to the witnesses what they do not have."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -43,7 +43,7 @@ class Checkpoints:
         self._compared = False
 
     def look(self) -> None:
-        """Something may be due."""
+        """Call when something may be due."""
         if not self._witnesses.closed and self._looking is None:
             self._looking = asyncio.create_task(self._look(), name="checkpoints")
 
@@ -64,7 +64,7 @@ class Checkpoints:
             self._looking = None
 
     async def _sign(self) -> None:
-        """Compares first, and once after the start even if nothing is to be signed."""
+        """Compare first; once after startup, even if there is nothing to sign."""
         due = await self._db.read(checkpoints.due)
         if not due and self._compared:
             return
@@ -77,7 +77,7 @@ class Checkpoints:
             self._compared = True
         except (KeyMissing, KeyReplaced) as problem:
             await self._db.write(partial(alarms.sound, AlarmKind.KEY, None, str(problem)), low_priority=True)
-        except OSError as problem:  # unread, it may contradict what would be signed
+        except OSError as problem:  # an unread file may contradict what would be signed
             words = f"{settings.CHECKPOINT_FILE} cannot be read: {problem.strerror or problem}. No checkpoint is signed until then."
             await self._db.write(partial(witnesses.file_failed, words), low_priority=True)
 
@@ -137,13 +137,14 @@ def _appended(rows: list[Checkpoint]) -> None:
 
 
 def object_name(one: Checkpoint) -> str:
-    """Sorts by event. No object overwrites another one's: retention signs two removals at the same event, one right after the
-    other."""
+    """Sorts by event. No object overwrites another one: retention signs two removals at the same event, one right after
+    the other."""
     return f"{one.seq:015d}-{one.kind}-{one.at:%Y%m%dT%H%M%S.%f}.jsonl"
 
 
 def line_of(one: Checkpoint) -> bytes:
-    """Every witness gets a line as of the checkpoint file: put together, they are one that the verifier reads."""
+    """Every witness gets a line in the format of the checkpoint file: together, the lines are a file for the
+    verifier."""
     return file.line(one.kind, one.note).encode()
 
 

@@ -82,7 +82,7 @@ class ConnectionTest:
             raise
         except DatabaseAway as exc:
             log.warning("host.test_given_up", draft=str(self._uid), problem=str(exc)[:200])
-        except ObjectDoesNotExist:  # or the draft itself, which has no end to record
+        except ObjectDoesNotExist:  # or the draft itself, and then there is no end to record
             words = "The server or one of its credentials was deleted during the connection test."
             await self._finish(self._failed(Failure("deleted", words, step="resolve")))
         except Exception as exc:  # a bug of ours: the page waits for an end
@@ -129,7 +129,7 @@ class ConnectionTest:
             await self._closed(client)
 
     async def _with_package(self, launch: Launch) -> Launch:
-        """Install the package that a launcher would fetch. It is a step of its own, and the longest."""
+        """Install the package that a launcher would fetch. It is a separate step, and the longest."""
         if launch.package is None or not isinstance(launch.spec, StdioSpec):
             return launch
         began = self._now()
@@ -157,7 +157,7 @@ class ConnectionTest:
             log.warning("host.test_close_timeout", draft=str(self._uid))
 
     async def _listed(self, client: Client) -> dict[str, Any]:
-        """How much the server offers, by kind."""
+        """How many definitions the server offers, by kind."""
         began = self._now()
         self._note("list", "started")
         kinds: dict[str, Ask] = {

@@ -21,12 +21,12 @@ READ_LIMIT = 2_000
 READ_SECONDS = 20.0
 WRITE_SECONDS = 10.0
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
-#: tries of rows that the database refuses for themselves: another process may just have written the same ones
+#: attempts at rows whose content the database refuses: another process may just have written the same rows
 REFUSED_TRIES = 3
 _REFUSALS = (AuditUnavailable, DatabaseError, InterfaceError)
-#: for what the rows hold. Not a missing table or column, which a migration may be about to add
+#: refusals of the rows' content. Not of a missing table or column, which a migration may be about to add
 _REFUSED_ROWS = (DataError, IntegrityError)
-#: SQLSTATE classes that say the same of what is no DataError in Django, such as a value too large for an index (54000)
+#: SQLSTATE classes that mean the same but are not a DataError in Django, such as a value too large for an index (54000)
 _REFUSED_CLASSES = ("22", "23", "54")
 log = structlog.get_logger(__name__)
 
@@ -36,12 +36,12 @@ class DatabaseAway(Exception):
 
 
 class RowsOrphaned(DatabaseAway):
-    """What the rows belong to, a server for example, has been deleted. Trying again does not help."""
+    """What the rows belong to, a server for example, has been deleted. Retrying does not help."""
 
 
 class RowsRefused(DatabaseAway):
-    """The database is there and does not take these rows: a value that no column holds, for example. Trying again does not
-    help."""
+    """The database is available but does not accept these rows: a value that no column can hold, for example. Retrying
+    does not help."""
 
 
 class Readers:
@@ -60,7 +60,7 @@ class Readers:
         try:
             self._jobs.put_nowait((future, job))
         except queue.Full as exc:
-            raise DatabaseAway("too many reads wait") from exc
+            raise DatabaseAway("too many reads are waiting") from exc
         return future
 
     def stop(self, timeout: float = 2.0) -> None:
@@ -113,8 +113,8 @@ class Database:
         low_priority: bool = False,
         durable: bool = True,
     ) -> T:
-        """Commit once. Raises RowsOrphaned, RowsRefused, or DatabaseAway, and then the write may still have been
-        committed."""
+        """Commit once. Raises RowsOrphaned, RowsRefused, or DatabaseAway; after the latter, the write may still have
+        been committed."""
         try:
             future = writer().submit(fn, events, urgent=urgent, low_priority=low_priority, durable=durable)
             async with asyncio.timeout(WRITE_SECONDS):

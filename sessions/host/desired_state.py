@@ -55,7 +55,7 @@ class DesiredState:
 
 
 def read_desired_states(worker_id: int, **only: Any) -> dict[int, DesiredState]:
-    """Of all sessions of a worker, or of those that a filter selects. Call in a reader thread.
+    """The desired states of all sessions of a worker, or of those that a filter selects. Call in a reader thread.
 
     This runs every few seconds for up to a thousand sessions, so it reads only the columns it needs."""
     labels = Worker.objects.filter(pk=worker_id).values_list("labels", flat=True).first() or []

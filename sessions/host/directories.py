@@ -17,18 +17,18 @@ from servers.enums import AuditAction
 from servers.models import AuditEvent, Identity, Server, ServerDraft
 from sessions.host import trees
 
-#: folders of a session, of which each person has their own
+#: the folders of a session; each person has their own
 _NAMES = ("work", "home", "tmp", "view", "packages")
 log = structlog.get_logger(__name__)
 
 
 def work_of_session(server: UUID, identity: UUID | None = None) -> Path:
-    """Where the directory belongs. With `identity` it belongs to one person and is not shared."""
+    """The path of the directory. With `identity`, it belongs to one person and is not shared."""
     return _root() / str(server) / ("work" if identity is None else f"work-{identity}")
 
 
 def work_of_draft(draft: UUID) -> Path:
-    """For the duration of a connection test."""
+    """The directory of a connection test, for its duration."""
     return _root() / f"draft-{draft}" / "work"
 
 
@@ -39,7 +39,7 @@ def made(private: Path) -> Path:
 
 @dataclass(frozen=True)
 class Folders:
-    """What a confined server has of its own besides `work`. `mount_point` is empty and stays ours."""
+    """The private folders of a confined server besides `work`. `mount_point` is empty and stays ours."""
 
     home: Path
     tmp: Path
@@ -47,8 +47,8 @@ class Folders:
 
 
 def confined(server: UUID, identity: UUID | None, user: int | None, *, reachable: bool) -> Folders:
-    """Create the folders of a session if needed. `user`: who is to own them, if not we. `reachable`: that user must be
-    able to pass our own folders, which lists none of them. Raises OSError."""
+    """Create the folders of a session if needed. `user`: who is to own them, if not us. `reachable`: that user must be
+    able to traverse our own folders, which does not let them list any. Raises OSError."""
     return _confined(_root() / str(server), "" if identity is None else f"-{identity}", user, reachable)
 
 
@@ -69,8 +69,8 @@ def _confined(parent: Path, suffix: str, user: int | None, reachable: bool) -> F
 
 
 def hand_over(folder: Path, user: int | None) -> None:
-    """Give a folder to its server's user, or take it back for us, as root. Files with several names stay what they are:
-    one of the names may be elsewhere."""
+    """As root, give a folder to its server's user, or take it back. Files with several hard links keep their owner: one
+    of the links may be elsewhere."""
     user = user or 0
     if folder.stat().st_uid == user:
         return
@@ -115,14 +115,15 @@ def remove_deleted() -> None:
 
 
 def remove_if_ended(server: UUID, identity_id: int) -> None:
-    """A person's own folders, where their identity has ended. Call it while the session can't be opened again."""
+    """Remove a person's own folders if their identity has ended. Call it only while the session can't be opened
+    again."""
     for identity in Identity.objects.filter(pk=identity_id).exclude(ended_at=None).values_list("uid", flat=True):
         _remove_personal(server, identity)
 
 
 def remove_ended() -> None:
-    """As `remove_if_ended`, for identities that ended while they had no session on this machine. One that is merely missing
-    keeps its files, as in `remove_deleted`."""
+    """Like `remove_if_ended`, for identities that ended while they had no session on this machine. One that is merely
+    missing keeps its files, as in `remove_deleted`."""
     found = {(_uid(path.parent.name), _uid(path.name.partition("-")[2])) for path in _root().glob("*/*-*")}
     for server, identity in found:
         if server is not None and identity is not None and _has_ended(server, identity):
@@ -133,7 +134,7 @@ def _has_ended(server: UUID, identity: UUID) -> bool:
     for ended_at in Identity.objects.filter(uid=identity).values_list("ended_at", flat=True):
         return ended_at is not None
     ends = AuditEvent.objects.filter(action=AuditAction.IDENTITY_END, server_uid=server)
-    return ends.filter(body__contains=f'"identity":"{identity}"').exists()  # the account was deleted since
+    return ends.filter(body__contains=f'"identity":"{identity}"').exists()  # the account has been deleted since
 
 
 def _remove_personal(server: UUID, identity: UUID) -> None:

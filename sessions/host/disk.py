@@ -1,4 +1,4 @@
-"""How much disk space the own folders of confined servers take. No kernel limits that for a folder, so it is measured."""
+"""Measures how much disk space the private folders of confined servers take: no kernel limits that per folder."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from servers import limits
 from sessions.host import trees
 
-#: of space or files that something took since the last look: then folders are measured again
+#: folders are measured again when this much space or this many files were taken since the last look
 _STEP_BYTES, _STEP_FILES = 256 * 1024**2, 50_000
 #: entries counted in one server's folders; a server with more is over any limit
 MOST_FILES = limits.number("stdio_files")
@@ -29,7 +29,8 @@ class DiskMeter:
         self._over = set[int]()
 
     def excess(self, folders: Mapping[int, Sequence[str]], most: int) -> dict[int, DiskUsage]:
-        """What each server takes, of those that take more than `most` bytes, or have too many files. `folders`: by session."""
+        """The usage of each server that takes more than `most` bytes or has too many files. `folders` is keyed by
+        session."""
         fuller = self._fuller({place for places in folders.values() for place in places[:1]})
         looked_at = [session for session in folders if fuller or session in self._over]
         taken = {session: _taken(folders[session]) for session in looked_at}
@@ -44,7 +45,7 @@ class DiskMeter:
             try:
                 device, state = os.stat(place).st_dev, os.statvfs(place)
             except OSError:
-                continue  # the folder goes with its server
+                continue  # the folder is being removed with its server
             now = (state.f_bavail * state.f_frsize, state.f_favail)
             before = self._free.get(device)
             if before is None or before[0] - now[0] >= _STEP_BYTES or before[1] - now[1] >= _STEP_FILES:
@@ -56,7 +57,7 @@ class DiskMeter:
 
 
 def _taken(folders: Sequence[str]) -> DiskUsage:
-    """On disk. Links are counted, not followed."""
+    """The space taken on disk. Links are counted, not followed."""
     size = files = 0
     for folder in folders:
         with suppress(OSError):  # the folder was removed meanwhile

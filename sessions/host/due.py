@@ -1,4 +1,5 @@
-"""Serves what rows say is due: checks on request, serves each key once at a time and only a few keys at once."""
+"""Does the work that is due according to rows: looks on request, and handles only a few keys at once, each once at a
+time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable
@@ -14,9 +15,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DueTasks(Generic[K]):
-    """`due` reads the keys in the database's thread; `serve` claims one and does its work, so that a key which another
-    worker has is no work. `name` stands in the names of tasks and in the log. `whose`: to whom a key belongs, where nobody
-    may have more than `each` served at once."""
+    """`due` reads the keys in the database's thread; `serve` claims a key and does its work, or nothing if another
+    worker has the key. `name` appears in the names of tasks and in the log. `whose` returns the owner of a key: no
+    owner may have more than `each` keys served at once."""
 
     def __init__(
         self,
@@ -38,13 +39,13 @@ class DueTasks(Generic[K]):
         self.closed = False
 
     def look(self) -> None:
-        """Something may be due."""
+        """Call when something may be due."""
         self._again = True
         if not self.closed and self._looking is None:
             self._looking = asyncio.create_task(self._look(), name=f"look for {self._name}")
 
     async def close(self) -> None:
-        """Abort what runs: it is repeated when its lease expires."""
+        """Abort the running work: it is repeated when its lease expires."""
         self.closed = True
         await cancel_all(*self._running.values(), self._looking)
 
@@ -56,7 +57,7 @@ class DueTasks(Generic[K]):
                     self._start(key)
         except DatabaseAway:
             pass  # the next tick looks again
-        except Exception:  # a bug of ours here must not end the looking
+        except Exception:  # a bug of ours here must not end later looks
             log.exception("host.due_not_read", of=self._name)
         finally:
             self._looking = None
@@ -77,7 +78,7 @@ class DueTasks(Generic[K]):
             async with self._slots:
                 await self._serve(key)
             if self._whose is not None:
-                self.look()  # the next of the same may begin
+                self.look()  # the next key of the same owner may start
         except DatabaseAway:
             pass  # the lease expires, and a tick finds the key again
         except Exception:  # a bug of ours with one key must not end the others

@@ -1,4 +1,5 @@
-"""One GET of an address that a stranger named: guarded, bounded, without cookies or credentials, without redirects."""
+"""One GET request to an address from an untrusted source: guarded, bounded, without cookies or credentials, without
+redirects."""
 
 import asyncio
 from contextlib import suppress
@@ -19,7 +20,7 @@ _HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": "mcpadmin"}
 
 
 async def fetch(url: str, accept: str, most: int) -> Fetched:
-    """Fetch an https URL. Reads at most one byte more than `most`, so that the caller sees that it is too long."""
+    """Fetch an https URL. Reads at most one byte more than `most`, so that the caller can tell that it is too long."""
     try:
         async with asyncio.timeout(SECONDS):
             return await _get(url, accept, most)

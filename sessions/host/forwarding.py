@@ -1,4 +1,4 @@
-"""Forwards audit events to sinks. The rows say what is due; the host looks at each tick, and when a sink was changed."""
+"""Forwards audit events to sinks. The rows say what is due; the host checks at each tick, and when a sink changes."""
 
 import json
 import ssl
@@ -58,8 +58,8 @@ class Forwarding:
                 ended = await self._db.persist(partial(delivery.diverged, going, found), lambda end: end.events)
                 going = ended.claimed
                 continue
-            # A durable write, which takes what the batch has from other processes to the disk, too: nothing leaves this
-            # machine that a power failure could take back.
+            # A durable write, which also flushes the batch's events from other processes to disk: nothing leaves this
+            # machine that a power failure could undo.
             if not await self._db.write(partial(delivery.renewed, going)):
                 return
             delivered = await self._delivered(going, found)
@@ -75,8 +75,8 @@ class Forwarding:
                 await self._db.write(partial(delivery.release, going), low_priority=True)
 
     async def _delivered(self, claimed: Claimed, batch: Batch) -> tuple[Batch, Outcome] | None:
-        """What was sent of the batch: a receiver that finds it too large gets half of it. Nine halves can take longer than the
-        lease. None if the sink was taken away meanwhile."""
+        """The part of the batch that was sent: a receiver that finds it too large gets half of it. Nine halvings can
+        take longer than the lease, so it is renewed. None if the sink was lost in the meantime."""
         while True:
             try:
                 return batch, await _sent(claimed, batch)
@@ -96,7 +96,7 @@ async def _outcome(claimed: Claimed, batch: Batch | None) -> Outcome:
 
 
 async def _sent(claimed: Claimed, batch: Batch | None) -> Outcome:
-    """Without a batch, a test. Raises NotDelivered."""
+    """Send the batch or, without one, a test. Raises NotDelivered."""
     try:
         tls = client_context(claimed.certificate, claimed.secrets.private_key.reveal(), claimed.ca)
     except (ssl.SSLError, ValueError) as exc:
@@ -131,8 +131,8 @@ async def _by_otlp(claimed: Claimed, batch: Batch | None, now: datetime, tls: ss
 
 
 def partial_success(body: bytes, sent: int, secret: Secret) -> tuple[int, str]:
-    """How many of the records `sent` the receiver rejected, and its words without the secret that was sent to it. OTLP: such
-    records must not be sent again."""
+    """How many of the `sent` records the receiver rejected, and its message without the secret that was sent to it.
+    OTLP: such records must not be sent again."""
     try:
         found = json.loads(body)["partialSuccess"]
         rejected, words = int(found["rejectedLogRecords"]), str(found.get("errorMessage", ""))
@@ -145,7 +145,7 @@ async def _by_http(claimed: Claimed, batch: Batch | None, now: datetime, tls: ss
     items = records.http_items(batch.records) if batch else records.http_test(delivery.source(), now)
     body = records.http_body(items, lines=claimed.lines)
     stamp = str(int(now.timestamp()))
-    # With the hash, because after a restore of this log the same numbers are other events.
+    # With the hash, because after a restore of this log the same numbers are different events.
     part = f"{batch.records[0].seq}-{batch.last.seq}.{batch.last.hash[:16]}" if batch else f"test-{stamp}"
     identity = f"{claimed.uid}.{part}"
     headers = {

@@ -31,7 +31,7 @@ from sessions.mcp.transports.stdio import Runtime, Tier, confines, isolation, pr
 
 #: after the drain: for the last writes and for children that are slow to end
 GRACE_SECONDS = 3.0
-#: between two removals of folders that nobody needs any more
+#: between two removals of folders that are no longer needed
 TIDY_SECONDS = 3600.0
 log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ class HostThread:
             await db.read(payload_privacy.current)
         host = Host(me, db)
         tick = Tick(host)
-        # the tick finds whatever wake-ups asked for before we listened
+        # the tick finds whatever was requested before we listened
         listening = asyncio.create_task(hints.Listener(hints.worker_group(self.uid), host.accept, lambda: None).run())
         beating = asyncio.create_task(tick.run())
         sampling = asyncio.create_task(Processes(db, host.live_sessions).run())
@@ -147,12 +147,12 @@ async def _read(db: Database, tidy: Callable[[], None]) -> None:
         await db.read(tidy)
     except DatabaseAway:
         pass
-    except Exception:  # what is left of one folder must not keep all later ones
+    except Exception:  # a problem with one folder must not block the removal of others
         log.exception("host.not_tidied")
 
 
 def unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Of the loop: what went wrong where nobody waits for it. That a server was deleted meanwhile is no fault."""
+    """The loop's handler of exceptions that no one awaits. A server deleted in the meantime is not a fault."""
     problem = context.get("exception")
     if isinstance(problem, RowsOrphaned):
         log.info("host.rows_deleted", problem=str(problem)[:200])

@@ -41,8 +41,8 @@ def make_client(
     *,
     open_with: OpenTransport | None = None,
 ) -> Client:
-    """`answers` maps the methods of server requests to their handlers. Other methods are not declared. `open_with`: where
-    the transport is not of the launch alone."""
+    """`answers` maps the methods of server requests to their handlers. Other methods are not declared. `open_with`: if
+    the transport does not depend on the launch alone."""
     return Client(
         open_with or partial(open_transport, launch.spec),
         client_info=client_info(),
@@ -62,7 +62,7 @@ def roots_for(roots: Roots) -> tuple[Root, ...]:
 
 class Diagnosis:
     """Collects what helps to explain a failure: the current step and the child's last output. `hints`: possible causes
-    of a silence. `launched`: by a launcher that installs the server, and not by us (see host/packages)."""
+    of silence. `launched`: a launcher installs the server, not mcpadmin (see host/packages)."""
 
     def __init__(self, redactor: Redactor, step: str = "", hints: Sequence[str] = (), *, launched: bool = True) -> None:
         self._redactor, self.hints, self._launched = redactor, tuple(hints), launched

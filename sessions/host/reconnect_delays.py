@@ -24,7 +24,7 @@ WINDOW_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class ConnectionLoss:
-    """Why a connection ended without a request to close it. `clean`: the server closed it in order. `retry_after`:
+    """Why a connection ended without a request to close it. `clean`: the server closed it cleanly. `retry_after`:
     seconds that the server asked us to wait."""
 
     failure: Failure

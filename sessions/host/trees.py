@@ -1,5 +1,6 @@
-"""Folders in which servers write: nested as deep as they like, with links, and without rights that they took away. They
-are walked by descriptors, a few at a time, because paths, recursion and descriptors of all levels have an end."""
+"""Walks folders that servers write to: nested arbitrarily deep, with links, and with permissions removed. They are
+walked by descriptor, a few at a time, because path length, recursion depth and the number of descriptors are
+limited."""
 
 import os
 import stat
@@ -14,8 +15,8 @@ _READ = stat.S_IRUSR | stat.S_IXUSR
 
 
 def states(folder: str | Path) -> Iterator[os.stat_result]:
-    """Of everything below a folder, without what goes meanwhile and what our user may not read. Raises OSError for the
-    folder itself."""
+    """The state of everything below a folder, except what disappears meanwhile and what our user may not read. Raises
+    OSError for the folder itself."""
     with _opened(folder, None, _READ) as top:
         here = os.dup(top)
         try:
@@ -39,7 +40,7 @@ def states(folder: str | Path) -> Iterator[os.stat_result]:
 
 
 def _listed(folder: int) -> Generator[os.stat_result, None, list[str]]:
-    """Returns the names of the folders in it."""
+    """Return the names of the folders in it."""
     folders = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -61,12 +62,12 @@ def _instead(before: int, now: int) -> int:
 
 
 def remove(folder: Path) -> list[str]:
-    """Returns what could not be removed. Each folder is moved to the top before it is emptied."""
+    """Remove a folder; return what could not be removed. Each subfolder is moved to the top before it is emptied."""
     left: list[str] = []
     fresh = (f"{prefix}-{number}" for prefix in (uuid4().hex,) for number in count())
 
     def emptied(inner: int, top: int) -> list[str]:
-        """The names at the top of the folders that were in it."""
+        """Empty a folder; return the names that its subfolders now have at the top."""
         with os.scandir(inner) as entries:
             found = list(entries)
         folders = []
@@ -101,21 +102,21 @@ def _opened(name: str | Path, at: int | None, rights: int) -> Iterator[int]:
 
 
 def _open(name: str | Path, at: int | None, rights: int) -> int:
-    """A descriptor of a folder. Its owner has these rights again, where we are the owner. Raises OSError."""
+    """Return a descriptor of a folder. If we own it, the owner gets these permissions back. Raises OSError."""
     try:
         folder = os.open(name, _FLAGS, dir_fd=at)
     except PermissionError:
         folder = _open_closed(name, at, rights)
     mode = os.fstat(folder).st_mode
     if mode & rights != rights and os.geteuid():  # root needs none
-        with suppress(PermissionError):  # another user's: what is done in it says what is refused
+        with suppress(PermissionError):  # another user's: operations in it will report what is refused
             os.fchmod(folder, stat.S_IMODE(mode) | rights)
     return folder
 
 
 def _open_closed(name: str | Path, at: int | None, rights: int) -> int:
-    """The same of a folder without rights. A running server may swap it for a link at any moment, so nothing goes by its name
-    twice."""
+    """The same for a folder without permissions. A running server may swap it for a link at any moment, so its name is
+    never used twice."""
     if not hasattr(os, "O_PATH"):
         mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
         os.chmod(name, stat.S_IMODE(mode) | rights, dir_fd=at, follow_symlinks=False)
@@ -142,7 +143,7 @@ def _noting(left: list[str], name: str) -> Iterator[None]:
 def _moved(name: str, inner: int, top: int, new: str) -> str:
     try:
         os.rename(name, new, src_dir_fd=inner, dst_dir_fd=top)
-    except PermissionError:  # the right to write in it is needed, too
+    except PermissionError:  # write permission on the folder itself is needed, too
         with _opened(name, inner, stat.S_IRWXU):
             os.rename(name, new, src_dir_fd=inner, dst_dir_fd=top)
     return new

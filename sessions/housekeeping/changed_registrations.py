@@ -31,7 +31,7 @@ _MAY_OPEN = {
     AuditAction.SERVER_ENABLE,
     AuditAction.SERVER_CHANGE,
 }
-#: calls that lose their server or user in the transaction that deletes it
+#: up to this many calls lose their server or user in the transaction that deletes it
 _FEW = 500
 _ENDED = [state for state in CallState if state.final]
 _READ = 5_000
@@ -146,12 +146,13 @@ def before_user_delete(user_id: int) -> None:
 
 
 def long_history(server: Server) -> Callable[[], None] | None:
-    """What lets go of a long history before the server is deleted, in small transactions. None for a short one."""
+    """A function that detaches a long history before the server is deleted, in small transactions. None for a short
+    one."""
     return _letting_go((Call.objects.filter(server=server, state__in=_ENDED), ("server", "session", "identity")))
 
 
 def long_history_of_user(user: Any) -> Callable[[], None] | None:
-    """The same of an account: its calls, those of its own identities, and those of its agents."""
+    """The same for an account: its calls, those of its own identities, and those of its agents."""
     return _letting_go(
         (Call.objects.filter(user=user, state__in=_ENDED), ("user",)),
         (Call.objects.filter(identity__user=user, state__in=_ENDED), ("session", "identity")),
@@ -165,7 +166,7 @@ def long_history_of_grants(grants: QuerySet[AgentToken]) -> Callable[[], None] |
 
 
 def _letting_go(*histories: tuple[QuerySet[Any], Collection[str]]) -> Callable[[], None] | None:
-    """Each history is rows and those of their references that they lose."""
+    """Each history consists of rows and the names of the references that they lose."""
     if not any(rows.order_by()[_FEW : _FEW + 1].exists() for rows, _ in histories):
         return None
     return partial(_let_go, histories)

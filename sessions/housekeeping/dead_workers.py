@@ -39,13 +39,13 @@ class Reaped:
 
 
 def process_ended(node: str, machine: str, pid: int) -> list[UUID]:
-    """A supervisor reaped the process of a worker, which proves its end. The row says so at once, pages are notified,
-    and the other workers are woken to clean up. Returns the worker's uid if the process was a worker."""
+    """A supervisor reaped the process of a worker, which proves that it ended. The row says so at once, pages are
+    notified, and the other workers are woken to clean up. Returns the worker's uid if the process was a worker."""
     rows = Worker.objects.filter(node=node, machine=machine, pid=pid, ended_at=None)
     ended = list(rows)
     rows.update(ended_at=database_now())
     held = McpSession.objects.filter(owner__in=ended)
-    held.update(version=F("version") + 1)  # what pages show of them changed
+    held.update(version=F("version") + 1)  # what pages show about them has changed
     for server_uid in set(held.values_list("server__uid", flat=True)):
         lifecycle.announce(server_uid)
     if ended:
@@ -83,7 +83,7 @@ def _without_worker(dead: list[UUID]) -> Q:
 
 
 def _free(sessions: QuerySet[McpSession], words: str) -> None:
-    """Raises the epoch at once, so that the old owner can write nothing even if it still runs."""
+    """Raises the epoch at once, so that the old owner cannot write anything even if it is still running."""
     for session in sessions.select_related("server", "owner"):
         fields: dict[str, Any] = {
             "owner": None,

@@ -1,5 +1,5 @@
-"""Ends calls, requests for approval and server requests that were not sent, approved or answered by their deadline. Inside
-the caller's transaction."""
+"""Ends calls, requests for approval and server requests that were not sent, approved or answered by their deadline.
+Runs inside the caller's transaction."""
 
 from django.db.models import QuerySet
 from django.utils import timezone

@@ -1,5 +1,5 @@
-"""What rows beside an erased payload hold of its words. The retention erases thousands, and each of its transactions is one
-that a call may wait for: what it needs are few statements without the ORM."""
+"""Erases what other rows contain of an erased payload's text. The retention erases thousands, and a call may have to
+wait for each of its transactions: so this needs few statements, without the ORM."""
 
 from collections.abc import Collection
 from datetime import timedelta
@@ -23,9 +23,11 @@ _LATE: Final = timedelta(seconds=5)
 
 
 def forget_copies(payload_ids: Collection[int], *, everywhere: bool) -> list[int]:
-    """In the transaction of the erasure. A server's error often quotes arguments, as the status of a task does, a question's
-    summary its text, the recorded wire all of it. `everywhere`: also what names no call and came while one of them ran, such as lines of the log;
-    the retention leaves that to the limits of its own. Returns the keys of the calls that the payloads belong to."""
+    """Call in the transaction of the erasure. A server's error often quotes arguments, as does the status of a task; a
+    question's summary quotes its text, and the recorded wire all of it. `everywhere`: also what names no call and
+    arrived while one of them ran, such as lines of the log; the retention leaves that to its own limits. Returns the
+    keys of the calls that the payloads belong to.
+    """
     if not payload_ids:
         return []
     ids = list(payload_ids)
@@ -79,7 +81,7 @@ def _forget_lines(calls: QuerySet[Call]) -> None:
 
 
 def _forget_tails(calls: QuerySet[Call]) -> None:
-    """What the page of a session that failed since then shows of stderr."""
+    """Erase the stderr that the page of a session shows if the session has failed since."""
     for session, began in calls.exclude(session=None).values_list("session").annotate(Min("sent_at")):
         if began is not None:
             McpSession.objects.filter(pk=session, fault_at__gte=began).update(stderr_tail="")

@@ -32,8 +32,8 @@ def incarnation(
 
 
 def machine_id() -> str:
-    """Where process ids can be compared: this machine and, after a slash, its boot and the container. Two containers of one
-    host name are not the same."""
+    """Where process ids can be compared: this machine and, after a slash, its boot and the container. Two containers
+    with the same host name differ."""
     try:
         found = _MACHINE_ID.read_text().strip()
     except OSError:
@@ -43,7 +43,7 @@ def machine_id() -> str:
 
 
 def _pid_namespace() -> str:
-    """Empty where the system has none."""
+    """Empty if the system has no PID namespaces."""
     try:
         unique = f"{_BOOT_ID.read_text()}{os.stat(_PID_NAMESPACE).st_ino}"
     except OSError:

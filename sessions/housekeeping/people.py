@@ -1,4 +1,4 @@
-"""What refers to a person here: subscriptions, inbox items and saved calls, handed over or in the way of a deletion."""
+"""What refers to a person here: subscriptions, inbox items and saved calls, to hand over or preventing a deletion."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def belongings(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
 
 
 def _saved(user: Any, servers: QuerySet[Server]) -> list[Belonging]:
-    """The names of shared ones only."""
+    """Names only the shared ones."""
     found = []
     rows = SavedCall.objects.filter(owner_id=user.pk, server__in=servers)
     if number := rows.filter(shared=False).count():
@@ -53,7 +53,7 @@ def _subscriptions(user: Any) -> QuerySet[Subscription]:
 
 
 def _assigned(user: Any) -> QuerySet[Question]:
-    """Not those of a personal session: only that person may answer them."""
+    """Open questions, except those of a personal session: only that person may answer them."""
     open_ones = Question.objects.filter(owner_id=user.pk, state=QuestionState.OPEN)
     return open_ones.exclude(session__identity__kind=IdentityKind.PERSONAL)
 
@@ -76,7 +76,7 @@ def hand_over(user: Any, to: Any) -> dict[str, int]:
 
 
 def cancel_waiting_calls(user_id: int) -> None:
-    """For a person who was disabled: calls that no worker has sent are not sent any more."""
+    """End the unsent calls of a person who was disabled."""
     waiting = list(Call.objects.filter(user_id=user_id, state__in=UNSENT).values_list("uid", flat=True))
     for start in range(0, len(waiting), final_states.BATCH):
         final_states.end(waiting[start : start + final_states.BATCH], final_states.USER_DISABLED_BEFORE)

@@ -1,4 +1,4 @@
-"""The inbox for pages: a person takes a server's question and answers it. The first one wins.
+"""The inbox for pages: a person takes a server's question and answers it. The first answer wins.
 
 Each verb is one conditional UPDATE of an open question with its audit event. An answer then wakes the worker that owns
 the session; if the wake-up is lost, the worker's tick finds the answer in the row.
@@ -120,8 +120,8 @@ def answer(
 
 
 def dismiss(actor: Actor, user: Any, question: Question, why: str) -> bool:
-    """End the question without a decision: the program that was to answer for `user` sent what is no answer. False if it
-    had already ended."""
+    """End the question without a decision: the program that was to answer for `user` sent something that is not an
+    answer. False if it had already ended."""
     _require(actor, user, question)
 
     def change() -> list[Event]:
@@ -142,7 +142,7 @@ def _require(actor: Actor, user: Any, question: Question) -> None:
 
 
 def _redacted(text: str, question: Question) -> tuple[Payload, Unredacted | None]:
-    """The payload, not written yet, and what it stands for where values were masked."""
+    """The payload, not yet written, and the unmasked text if values were masked."""
     subject = redaction.Subject(
         RedactedPart.ANSWER, question.server_id, question.method, requested_schema(params_of(question))
     )
@@ -157,7 +157,7 @@ def _redacted(text: str, question: Question) -> tuple[Payload, Unredacted | None
 def _write(
     actor: Actor, question: Question, state: QuestionState, answer: tuple[Payload, Unredacted | None] | None
 ) -> dict[str, str] | None:
-    """The digests of what was stored; None if the question was not open any more."""
+    """The digests of what was stored; None if the question was no longer open."""
     mine = Question.objects.filter(pk=question.pk)
     if not ended(mine.filter(expires_at__gt=timezone.now()), state, answered_by=actor.name[:150], **_owned(actor)):
         return None

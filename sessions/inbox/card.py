@@ -1,4 +1,4 @@
-"""What the inbox shows of a question: its text, its state, and who may read it. Only reads."""
+"""What the inbox shows of a question: its text, its state, and who may read it. Read-only."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,9 +31,9 @@ LOOKS: dict[str, tuple[str, str]] = {
     QuestionState.EXPIRED: ("warn", "clock-x"),
     QuestionState.WITHDRAWN: ("", "arrow-back-up"),
 }
-#: what a list of questions does not read
+#: columns that a list of questions does not read
 _CONTENTS = [f"{link}__{column}" for link in ("question", "answer") for column in ("text", "blob", "sealed")]
-#: of the session only its identity says who may answer
+#: columns of the session that are not read: only its identity says who may answer
 _OF_SESSION = [f"session__{one.name}" for one in McpSession._meta.concrete_fields if one.name not in ("id", "identity")]
 ICONS = {QuestionKind.FORM: "forms", QuestionKind.URL: "external-link", QuestionKind.SAMPLING: "sparkles"}
 
@@ -48,7 +48,7 @@ class QuestionCard:
 
     @cached_property
     def params(self) -> dict[str, Any]:
-        """Empty if the reader may not see it, or it was erased. A list has no use for it: it may be of any size."""
+        """Empty if the reader may not see it, or it was erased. A list does not need it, and it may be of any size."""
         return reads.params_of(self.question) if self.readable else {}
 
     @property
@@ -66,7 +66,7 @@ class QuestionCard:
 
     @property
     def message_left(self) -> int:
-        """How many more characters it has than are shown."""
+        """How many characters of the message are not shown."""
         return max(0, len(self._message) - MESSAGE_CHARS)
 
     @property
@@ -161,19 +161,19 @@ def end_of(question: Question) -> End:
 
 # --- lists -----------------------------------------------------------------------------------------------------------
 def open_count(user: Any) -> int:
-    """On every page: where nothing is open, the rules of who sees what need not be asked."""
+    """Runs on every page: if nothing is open, the rules about who sees what are not evaluated."""
     is_open = Q(state=QuestionState.OPEN)
     return seen(user).filter(is_open).count() if Question.objects.filter(is_open).exists() else 0
 
 
 def open_questions(user: Any) -> list[Question]:
-    """The one that expires first comes first."""
+    """Those that expire first come first."""
     listed = seen(user).filter(state=QuestionState.OPEN).defer(*_CONTENTS)
     return list(listed.order_by("expires_at", "id")[:OPEN_SHOWN])
 
 
 def open_total(user: Any, listed: list[Question]) -> int:
-    """How many are open, of which `open_questions` gave `listed`."""
+    """The number of open questions. `listed`: what `open_questions` returned."""
     return len(listed) if len(listed) < OPEN_SHOWN else open_count(user)
 
 

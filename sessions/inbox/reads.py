@@ -1,4 +1,4 @@
-"""What pages and hosts read of the inbox. Only reads."""
+"""What pages and hosts read from the inbox. Read-only."""
 
 import json
 from collections.abc import Iterable
@@ -38,7 +38,8 @@ def stored_answer(question: Question) -> dict[str, Any] | None:
 
 
 def answered_by(user_id: int | None, name: str, question: Question) -> bool:
-    """The person who answers becomes the owner. The name alone proves nothing: a new account can have that of a deleted one."""
+    """The person who answers becomes the owner. The name alone proves nothing: a new account can have a deleted one's
+    name."""
     return user_id is not None and question.owner_id == user_id and question.answered_by == name
 
 
@@ -50,8 +51,8 @@ def is_theirs(user: Any, question: Question) -> bool:
 
 
 def settled(uids: Iterable[UUID]) -> list[Settled]:
-    """Those of these questions that have ended. One whose answer cannot be decrypted now is left out: the key ring may be
-    back the next time, and the others do not wait for it."""
+    """The questions among `uids` that have ended. One whose answer cannot be decrypted now is left out: the key ring
+    may be back the next time, and the others do not wait for it."""
     over = Question.objects.filter(uid__in=list(uids)).exclude(state=QuestionState.OPEN).select_related("answer")
     return [found for row in over if (found := _settled(row)) is not None]
 
@@ -78,8 +79,8 @@ def _parsed(text: str | None) -> dict[str, Any] | None:
 
 
 def possible_callers(question: Question) -> dict[str, Any]:
-    """Which calls a request may be for that came on a channel of all calls and does not say: those that ran on the session as
-    it came."""
+    """A filter for the calls that a request may belong to, if it came on a channel shared by all calls and names none:
+    those that ran on the session when it came."""
     owner = {"worker_uid": question.worker_uid, "epoch": question.epoch}
     return owner | {"session_id": question.session_id, "state": CallState.SENT, "sent_at__lte": question.created_at}
 

@@ -1,6 +1,6 @@
 """What a server asks a model, sorted for a page: messages, prompt, preferences, tools. All of it is the server's text.
 
-Source: MCP 2025-11-25, client/sampling. Only sorts and cuts, and says what it cut; the templates escape.
+Source: MCP 2025-11-25, client/sampling. Only sorts and truncates, and says what it truncated; the templates escape.
 """
 
 import json
@@ -24,7 +24,7 @@ class SampledMessage:
 
 @dataclass(frozen=True)
 class OfferedTool:
-    """`schema`: of the arguments that an answer which uses the tool must have."""
+    """`schema`: the schema of the arguments in an answer that uses the tool."""
 
     name: str
     description: str

@@ -20,7 +20,7 @@ _FORMATS: Final = frozenset({"password", "secret", "token", "api-key", "apikey",
 
 
 def _visible(text: str) -> str:
-    """Without accents and invisible characters."""
+    """The text without accents and invisible characters."""
     return "".join(
         char for char in unicodedata.normalize("NFKD", text) if unicodedata.category(char) not in ("Cf", "Cc", "Mn")
     )
@@ -140,7 +140,8 @@ def _head(words: list[str]) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """In lower case, as a reader sees them: hidden and look-alike characters do not help to evade the check."""
+    """The words in lower case, as a reader sees them: hidden and look-alike characters do not help to evade the
+    check."""
     spaced = _CAMEL.sub(" ", _ASIDES.sub(" ", _visible(text))).replace("_", " ")
     return [_plain(word) for word in re.findall(r"[\w@$!]+", spaced) if word.strip("@$!")]
 
@@ -155,8 +156,8 @@ def _plain(word: str) -> str:
 
 
 def _fields(schema: Any, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every named field, including nested forms, which the protocol does not allow. Those of one level before those
-    inside of them: what a form does not show cannot hide what it does."""
+    """Every named field, including nested forms, which the protocol does not allow. Those of one level come before
+    those nested in them: what a form does not show cannot hide what it does."""
     if not isinstance(schema, Mapping) or depth > _DEPTH:
         return
     named = schema.get("properties")

@@ -1,4 +1,4 @@
-"""Template tags of the inbox: the count in the side bar, and the open questions of a call or a server."""
+"""Template tags of the inbox: the count in the sidebar, and the open questions of a call or a server."""
 
 from datetime import datetime
 from typing import Any
@@ -30,8 +30,8 @@ def inbox_count(user: access.User) -> int:
 
 @register.inclusion_tag("inbox/_nav.html", takes_context=True)
 def inbox_nav(context: Context) -> dict[str, Any]:
-    """The entry in the side bar with what waits in the inbox; empty if the page does not exist. A page that shows the number
-    as well has read it: `inbox_count`."""
+    """The sidebar entry with what waits in the inbox; empty if the page does not exist. A page that also shows the
+    number provides it as `inbox_count`."""
     try:
         url = reverse("inbox:list")
     except NoReverseMatch:

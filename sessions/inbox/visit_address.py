@@ -26,7 +26,7 @@ _TOGETHER = (
     frozenset({"LATIN", "CJK", "BOPOMOFO"}),
     frozenset({"LATIN", "CJK", "HANGUL"}),
 )
-#: of a name without other letters, as browsers take it: with underscores, and with hyphens in any place but the ends
+#: a label of an ASCII name, as browsers accept it: with underscores, and with hyphens anywhere but at the ends
 _LABEL = re.compile(r"(?!xn--)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -161,7 +161,7 @@ def _ipv6(text: str) -> str:
 
 
 def _demand_plain_number(host: str) -> None:
-    """To a browser, a name that ends in a number is an IP address, often in a spelling that people do not recognise."""
+    """To a browser, a name that ends in a number is an IP address, often in a spelling that people do not recognize."""
     if not _NUMBER.fullmatch(host.rstrip(".").rpartition(".")[2]):
         return
     try:

@@ -45,7 +45,7 @@ def _call_frame(call: Call, reserved_too: bool) -> Frame:
 
 
 def progress_frame(call_uid: UUID, row: Row, reserved_too: bool) -> Frame | None:
-    """The card with a progress that the row does not have yet. None once the call has ended."""
+    """The card with progress that is not in the row yet. None once the call has ended."""
     call = next(iter(queries.calls_by_uid([call_uid])), None)
     if call is None or CallState(call.state).final:
         return None

@@ -1,5 +1,5 @@
-"""The topic of one call: when its row is read for a frame, at each state, for a late result and for progress. `call_frames`
-makes the frames."""
+"""The topic of one call: decides when the call's row is read for a frame (each state, a late result, progress).
+`call_frames` makes the frames."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -192,13 +192,13 @@ class LiveConsumer(AsyncWebsocketConsumer):
         self._spawn(self._close(code))
 
     async def _close(self, code: CloseCode) -> None:
-        """A close frame of ours has no room for words, so they go before it."""
+        """A close frame has no room for words, so they are sent before it."""
         if words := limits.refusal(code):
             await self.send(message({"op": "refused", "words": words}))
         await self.close(code.value)  # autobahn refuses anything but a plain int
 
 
-#: `build` besides: another one after a reconnect tells a page that mcpadmin was updated
+#: `build` is added: if it differs after a reconnect, the page knows that mcpadmin was updated
 _WELCOME: dict[str, Any] = {
     "op": "welcome",
     "largest": {"bytes": limits.CALL_BYTES, "words": f"This call is too large. {stated('socket_call_bytes')}"},

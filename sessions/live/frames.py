@@ -42,8 +42,8 @@ class Frame:
 
     `moved`: milliseconds since the epoch, if the topic's cursor is a time and not a version. `audience`: who receives
     the frame at all. `reserved`: the text for viewers, except the owner, who may not read arguments and results.
-    Without it everyone receives `text`; of a `confidential` frame only those who may read it. It was made while nobody
-    else listened, and a person who came after that gets a frame of their own.
+    Without it, everyone receives `text`; or, of a `confidential` frame, only those who may read it: it was made while
+    no one else was listening, and a person who joined after that gets a separate frame.
     """
 
     text: str

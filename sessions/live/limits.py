@@ -1,4 +1,4 @@
-"""Limits on the requests of one socket. What a user can exceed is in servers.limits, with its words."""
+"""Limits on the requests of one socket. Those that a user can exceed are in servers.limits, with their texts."""
 
 from enum import IntEnum
 
@@ -47,11 +47,11 @@ def sockets_per_user() -> int:
 
 
 def refusal(code: CloseCode) -> str:
-    """Words for a page whose socket is closed with this code; empty where it exceeded no limit."""
+    """Words for a page whose socket is closed with this code; empty if it exceeded no limit."""
     happened, names = EXCEEDED.get(code, ("", ()))
     return f"{happened}. {limits.stated(*names)}" if names else ""
 
 
 def size_of(text: str) -> int:
-    """In bytes. Most texts are ASCII, and Python knows that of each without a look at it."""
+    """The size in bytes. Most texts are ASCII, and Python knows which are without scanning them."""
     return len(text) if text.isascii() else len(text.encode())

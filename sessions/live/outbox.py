@@ -1,4 +1,4 @@
-"""The send queue of one socket: bounded, with its own task, so that a slow browser delays no other."""
+"""The send queue of one socket: bounded, with its own task, so that a slow browser does not delay others."""
 
 import asyncio
 import time

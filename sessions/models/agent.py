@@ -14,7 +14,7 @@ class AgentSession(models.Model):
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     key = models.CharField(max_length=43, unique=True)  # the value of Mcp-Session-Id
     token = models.ForeignKey(AgentToken, on_delete=models.CASCADE, related_name="sessions")
-    # what it is a session with: a server, or a bundle
+    # the other end of the session: a server or a bundle
     server = models.ForeignKey(Server, null=True, on_delete=models.CASCADE, related_name="agent_sessions")
     bundle = models.ForeignKey(Bundle, null=True, on_delete=models.CASCADE, related_name="agent_sessions")
     revision = models.CharField(max_length=20)
@@ -23,7 +23,7 @@ class AgentSession(models.Model):
     created_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
-    log_level = models.CharField(max_length=10, blank=True)  # of logging/setLevel; blank: no lines
+    log_level = models.CharField(max_length=10, blank=True)  # set by logging/setLevel; blank: no lines
     streams_until = models.DateTimeField(null=True)  # while it has a GET stream, which renews this
 
     class Meta:
@@ -46,25 +46,25 @@ class AgentSession(models.Model):
 
 
 class AgentCall(models.Model):
-    """What only agents' calls have. Written with the call's intent, in the same transaction."""
+    """The part that only agents' calls have. Written with the call's intent, in the same transaction."""
 
     call = models.OneToOneField(Call, on_delete=models.CASCADE, related_name="agent")
     token = models.ForeignKey(AgentToken, null=True, on_delete=models.SET_NULL, related_name="calls")
     token_name = models.CharField(max_length=120)
     program = models.CharField(max_length=120, blank=True)
     session = models.ForeignKey(AgentSession, null=True, on_delete=models.SET_NULL, related_name="calls")
-    request_id = models.TextField(blank=True)  # of the agent, as JSON text; legacy only
-    key = models.CharField(max_length=128, blank=True)  # the agent's own, from the header Idempotency-Key
+    request_id = models.TextField(blank=True)  # the agent's request id, as JSON text; legacy only
+    key = models.CharField(max_length=128, blank=True)  # the agent's own key, from the Idempotency-Key header
     same = models.CharField(
         max_length=64
-    )  # equal for calls of one token with equal server, method, target and arguments
-    # when the agent went away before it had the answer, or its call began to wait for approval; null if it got the
-    # answer, or still waits
+    )  # the same for calls of one token with the same server, method, target and arguments
+    # when the agent disconnected before it had the answer, or when its call began to wait for approval; null if it got
+    # the answer or is still waiting
     unheard_at = models.DateTimeField(null=True)
-    cancelled_at = models.DateTimeField(null=True)  # when the agent cancelled the request that began it
+    cancelled_at = models.DateTimeField(null=True)  # when the agent cancelled the request that started it
     capabilities = models.JSONField(default=dict)  # what the agent answers: see sessions.agents.call_request.answerable
-    log_level = models.CharField(max_length=10, blank=True)  # lines of this call that it wants; blank: none
-    asks_people = models.BooleanField(default=True)  # what it cannot answer waits for people in the inbox
+    log_level = models.CharField(max_length=10, blank=True)  # log lines that it wants for this call; blank: none
+    asks_people = models.BooleanField(default=True)  # requests that it cannot answer wait in the inbox
     one_exchange = models.BooleanField(default=False)  # a modern server gets the agent's capabilities, not ours
     # the call whose server required input; each is continued once
     continues = models.OneToOneField("self", null=True, on_delete=models.SET_NULL, related_name="continued_by")
@@ -86,8 +86,8 @@ class AgentCall(models.Model):
 
 
 class AgentAttachment(models.Model):
-    """What else names a call that an earlier request began: the id of a further request of a legacy session, or the key
-    of a further request. A row has one of them."""
+    """Another name for a call that an earlier request started: the id of a later request of a legacy session, or the
+    key of a later request. A row has one of the two."""
 
     session = models.ForeignKey(AgentSession, null=True, on_delete=models.CASCADE, related_name="attachments")
     request_id = models.TextField(blank=True)  # as AgentCall has it
@@ -110,7 +110,7 @@ class AgentAttachment(models.Model):
 
 
 class AgentRound(models.Model):
-    """What travels between an agent and a modern server besides arguments and result, sealed, and for minutes only.
+    """Data between an agent and a modern server besides arguments and result; encrypted, and kept only for minutes.
 
     Up, until the call is sent: the agent's answers and the server's state. Back, once the server requires input: its
     state, for the call that continues this one."""

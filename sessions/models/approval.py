@@ -9,18 +9,18 @@ from sessions.models.call import Call
 
 
 class Approval(models.Model):
-    """Of one call of an agent, which is *held* until a person approves it. It counts for this row alone: what the call's
-    row and its definition are is what was approved, and the row is sent at most once."""
+    """The approval of one agent call, which is *held* until a person approves it. It applies only to this call as its
+    row and its definition were when it was approved, and the call is sent at most once."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveBigIntegerField(default=1)
     call = models.OneToOneField(Call, on_delete=models.CASCADE, related_name="approval")
     token = models.ForeignKey(AgentToken, null=True, on_delete=models.SET_NULL, related_name="approvals")
-    bundle = models.ForeignKey(Bundle, null=True, on_delete=models.SET_NULL, related_name="+")  # through which it came
-    shown = models.TextField(blank=True)  # the target as that bundle names it; blank: it came to the server's endpoint
+    bundle = models.ForeignKey(Bundle, null=True, on_delete=models.SET_NULL, related_name="+")  # which it came through
+    shown = models.TextField(blank=True)  # the target's name in that bundle; blank: not through a bundle
     same = models.CharField(max_length=64)  # as AgentCall.same
     destructive = models.BooleanField(default=False)
-    why = models.CharField(max_length=500)  # the rule that asks, as a sentence
+    why = models.CharField(max_length=500)  # the rule that requires approval, as a sentence
     state = models.CharField(max_length=10, choices=ApprovalState, default=ApprovalState.OPEN)
     created_at = models.DateTimeField(db_index=True)
     expires_at = models.DateTimeField()

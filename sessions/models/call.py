@@ -9,20 +9,20 @@ from servers.models import Identity, Payload, Server
 from sessions.enums import ArgumentProblemKind, CallState
 from sessions.models.session import McpSession
 
-#: calls beyond these are few, and have an index of their own
+#: few calls exceed these; they have their own index
 SLOW_MS, LARGE_BYTES = 1_000, 64 * 1024
 
 
 class Head(models.Func):
-    """The beginning of a text that may be longer than an index takes. Its length is no parameter: SQLite uses the index
-    only for the very same expression."""
+    """The beginning of a text that may be too long for an index. Its length is not a parameter: SQLite uses the index
+    only for exactly the same expression."""
 
     template = "SUBSTR(%(expressions)s, 1, 120)"
     output_field = models.TextField()
 
 
 class Call(models.Model):
-    """One request to a server. Its state changes only by conditional UPDATEs. Names are kept when their rows go."""
+    """One request to a server. Its state changes only by conditional UPDATEs. Names outlive the rows they refer to."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     version = models.PositiveBigIntegerField(default=1)
@@ -31,14 +31,14 @@ class Call(models.Model):
     server_name = models.CharField(max_length=120)
     identity = models.ForeignKey(Identity, null=True, on_delete=models.SET_NULL, related_name="+")
     identity_name = models.CharField(max_length=120)
-    personal = models.BooleanField(default=False)  # made as `user`'s own identity; kept when that identity is gone
+    personal = models.BooleanField(default=False)  # made with `user`'s own identity; survives its deletion
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+", db_index=False
     )
     user_name = models.CharField(max_length=150)
     way = models.CharField(
         max_length=10, choices=ActionSource, blank=True
-    )  # blank: of a version that did not record it
+    )  # blank: written by a version that did not record it
     method = models.CharField(max_length=60, default="tools/call")
     target = models.TextField()  # name of the tool or prompt, URI of the resource, reference of a completion
     definition_digest = models.CharField(max_length=64, blank=True)
@@ -50,13 +50,13 @@ class Call(models.Model):
     late_result = models.ForeignKey(Payload, null=True, on_delete=models.PROTECT, related_name="+", db_index=False)
     as_task = models.BooleanField(default=False)  # the user chose a task where the tool can run without one
     doubt = models.CharField(max_length=10, choices=ArgumentProblemKind, blank=True, default="", db_default="")
-    saved = models.UUIDField(null=True)  # the saved call that it was placed from, which may be deleted
+    saved = models.UUIDField(null=True)  # the saved call that it was made from, which may have been deleted
     repeats = models.ForeignKey(
         "self", null=True, on_delete=models.SET_NULL, related_name="repeated_by", db_index=False
     )
 
     state = models.CharField(max_length=16, choices=CallState, default=CallState.REQUESTED)
-    epoch = models.PositiveBigIntegerField(default=0)  # of the session when the call was claimed
+    epoch = models.PositiveBigIntegerField(default=0)  # the session's epoch when the call was claimed
     worker_uid = models.UUIDField(null=True)
     open_questions = models.PositiveSmallIntegerField(default=0)  # items of the inbox that this call waits for
     cancel_requested_at = models.DateTimeField(null=True)
@@ -65,7 +65,7 @@ class Call(models.Model):
     created_at = models.DateTimeField(db_index=True)
     sent_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    # from sending to the end, from the request if nothing was sent; null while the call runs
+    # from sending to the end, or from the request if nothing was sent; null while the call runs
     duration_ms = models.PositiveBigIntegerField(null=True)
 
     fault = models.CharField(max_length=40, blank=True)  # sessions.mcp.core.errors.Fault
@@ -82,7 +82,7 @@ class Call(models.Model):
     schema_violation = models.TextField(blank=True)  # how the result violates the tool's output schema
     schema_valid = models.BooleanField(null=True)  # null: the tool has no output schema, or it could not be checked
 
-    #: on a row that was read for its card: whether log lines of it are found; None: not known
+    #: on a row that was read for its card: whether it has log lines; None: unknown
     has_lines: bool | None = None
 
     class Meta:
@@ -99,7 +99,7 @@ class Call(models.Model):
             models.Index(fields=["session", "-id"], name="calls_of_session"),
             models.Index(fields=["-id"], name="calls_slow", condition=Q(duration_ms__gte=SLOW_MS)),
             models.Index(fields=["-id"], name="calls_large", condition=Q(total_bytes__gte=LARGE_BYTES)),
-            # Every index costs each call; most calls have no second result and repeat nothing.
+            # Every index costs time in each call; most calls have no late result and repeat nothing.
             models.Index(fields=["result"], name="calls_by_result", condition=Q(result__isnull=False)),
             models.Index(fields=["late_result"], name="calls_by_late_result", condition=Q(late_result__isnull=False)),
             models.Index(fields=["saved", "-id"], name="calls_by_saved", condition=Q(saved__isnull=False)),
@@ -111,12 +111,12 @@ class Call(models.Model):
 
     @property
     def effect_unknown(self) -> bool:
-        """Whether a second run may repeat an effect of the first, because it is unknown how far that one got."""
+        """Whether a second run may repeat an effect of the first, because it is unknown how far the first one got."""
         return self.state == CallState.OUTCOME_UNKNOWN or self.may_have_run
 
 
 class Attempt(models.Model):
-    """Committed before its bytes leave. A further one exists only after a definite rejection of the one before."""
+    """Committed before its bytes are sent. Another one exists only after a definite rejection of the previous one."""
 
     call = models.ForeignKey(Call, on_delete=models.CASCADE, related_name="attempts", db_index=False)
     number = models.PositiveSmallIntegerField()

@@ -1,5 +1,5 @@
-"""The database's clock, by which workers write their heartbeats: the clocks of machines may differ by more than the age at
-which a worker counts as dead."""
+"""The database's clock, which workers use for their heartbeats: the clocks of machines may differ by more than the age
+at which a worker counts as dead."""
 
 import time
 from datetime import datetime, timedelta
@@ -8,14 +8,14 @@ from typing import Final
 from django.db import connection
 from django.utils import timezone
 
-#: in between, its time is reckoned from the last answer
+#: in between, its time is computed from the last answer
 ASKED_AGAIN_SECONDS: Final = 10.0
-#: the last answer, and the monotonic time of it
+#: the last answer, and its monotonic time
 _answer: tuple[datetime, float] | None = None
 
 
 def database_now() -> datetime:
-    """SQLite has no clock except that of this machine."""
+    """For SQLite, the clock of this machine."""
     if connection.vendor == "sqlite":
         return timezone.now()
     with connection.cursor() as cursor:
@@ -25,7 +25,7 @@ def database_now() -> datetime:
 
 
 def about_database_now() -> datetime:
-    """Without a query, except one in ASKED_AGAIN_SECONDS: for what looks at many workers, or is on the path of a call."""
+    """Queries only once in ASKED_AGAIN_SECONDS: for code that checks many workers or is in the path of a call."""
     global _answer
     if connection.vendor == "sqlite":
         return timezone.now()

@@ -17,7 +17,7 @@ class ConnectionEvent(models.Model):
     repeats = models.PositiveIntegerField(default=1)
     state = models.CharField(max_length=16, choices=SessionState)
     condition = models.CharField(max_length=16, choices=SessionCondition, default=SessionCondition.NONE)
-    title = models.CharField(max_length=40, blank=True)  # of a line that is no change of state: "Pause", "Taken"
+    title = models.CharField(max_length=40, blank=True)  # only if the line is not a state change: "Pause", "Taken"
     attempt = models.PositiveIntegerField(default=0)
     epoch = models.PositiveBigIntegerField(default=0)
     worker = models.CharField(max_length=200, blank=True)  # its node name

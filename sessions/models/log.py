@@ -14,7 +14,7 @@ class LogLine(models.Model):
     seq = models.BigIntegerField()
     at = models.DateTimeField()
     source = models.CharField(max_length=10, choices=LogSource)
-    level = models.CharField(max_length=12, default="info")  # one of the eight of RFC 5424
+    level = models.CharField(max_length=12, default="info")  # one of the eight levels of RFC 5424
     logger = models.CharField(max_length=200, blank=True)
     text = models.TextField()
     call_uid = models.UUIDField(null=True)

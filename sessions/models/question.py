@@ -10,7 +10,7 @@ from sessions.models.session import McpSession
 
 
 class Question(models.Model):
-    """An item of the inbox: a server's request that needs a person. Names are kept when their rows go.
+    """An item of the inbox: a server's request that needs a person. Names are kept when their rows are deleted.
 
     A conditional UPDATE of `state` makes the answer final. The host that holds the session (`worker_uid`, `epoch`)
     reads it from the row, sends it to the server, and then sets `delivered_at`.

@@ -4,7 +4,7 @@ from sessions.enums import StoredKind
 
 
 class RetentionLimit(models.Model):
-    """What is kept of one kind, by age and by size. Without a row, or with null, everything is kept."""
+    """The limits on one kind of data, by age and by size. Without a row, or with null, everything is kept."""
 
     kind = models.CharField(primary_key=True, max_length=10, choices=StoredKind)
     days = models.PositiveIntegerField(null=True)
@@ -15,17 +15,17 @@ class RetentionLimit(models.Model):
 
 
 class StorageHour(models.Model):
-    """The rows of one kind that came in one hour: how many are left, and what they hold. A row counts as old as `until`,
-    the time of the newest one. Written by the retention, which so knows sizes without reading all rows again."""
+    """The rows of one kind that were added in one hour: how many are left, and their size. All of them count as old as
+    `until`, the time of the newest one. Written by retention, so that it knows sizes without reading all rows again."""
 
     kind = models.CharField(max_length=10, choices=StoredKind)
     hour = models.DateTimeField()
-    first = models.BigIntegerField()  # lowest and highest key of its rows
+    first = models.BigIntegerField()  # lowest and highest primary key of its rows
     last = models.BigIntegerField()
     until = models.DateTimeField()
     rows = models.PositiveBigIntegerField()
     bytes = models.PositiveBigIntegerField()
-    emptied = models.BooleanField(default=False)  # the contents of its payloads were removed, the rows are left
+    emptied = models.BooleanField(default=False)  # the contents of its payloads were removed, the rows remain
 
     class Meta:
         ordering = ["kind", "first"]

@@ -6,8 +6,8 @@ from django.db.models import Q
 
 
 class SavedView(models.Model):
-    """A query of the explorer under a name, of one person; shared with all who may open the explorer if they say so.
-    What the rows are is decided when a reader opens it, by that reader's permissions."""
+    """A person's named explorer query, optionally shared with everyone who may open the explorer. Which rows it shows
+    depends on the permissions of the reader who opens it."""
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

@@ -14,7 +14,7 @@ FOLLOWED_FOR: Final = timedelta(days=7)
 
 class ServerTaskQuerySet(models.QuerySet["ServerTask"]):
     def orphaned(self) -> "ServerTaskQuerySet":
-        """Its call ended without an answer, and nothing has been found out since."""
+        """Tasks whose call ended without an answer, with no result found since."""
         return self.filter(ended_at=None, call__state=CallState.OUTCOME_UNKNOWN, call__late_result=None)
 
     def followed_on(self) -> "ServerTaskQuerySet":
@@ -22,21 +22,21 @@ class ServerTaskQuerySet(models.QuerySet["ServerTask"]):
 
 
 class ServerTask(models.Model):
-    """A call that the server runs as a task. It outlives the worker that began it: the next owner of the session follows
-    it on. Its result is the call's."""
+    """A call that the server runs as a task. It outlives the worker that started it: the next owner of the session
+    continues to follow it. Its result is the call's."""
 
     call = models.OneToOneField(Call, on_delete=models.CASCADE, related_name="task")
     session = models.ForeignKey(McpSession, null=True, on_delete=models.SET_NULL, related_name="+")
     task_id = models.TextField()  # the server's own
     status = models.CharField(max_length=20)  # sessions.mcp.core.tasks.Status
     message = models.TextField(blank=True)
-    ttl_seconds = models.FloatField(null=True)  # from its beginning; null: unlimited
+    ttl_seconds = models.FloatField(null=True)  # from its start; null: unlimited
     begun_at = models.DateTimeField()
     changed_at = models.DateTimeField()
     seen_at = models.DateTimeField()
-    followed_since = models.DateTimeField(null=True)  # by a session after the one that began it
-    ended_at = models.DateTimeField(null=True)  # of following it on
-    detail = models.TextField(blank=True)  # why following it on ended without a result, or it could not be cancelled
+    followed_since = models.DateTimeField(null=True)  # by a later session than the one that started it
+    ended_at = models.DateTimeField(null=True)  # when following it ended
+    detail = models.TextField(blank=True)  # why following it ended without a result, or why it could not be cancelled
     cancel_requested_at = models.DateTimeField(null=True)
     cancel_requested_by = models.CharField(max_length=150, blank=True)
 

@@ -14,8 +14,8 @@ class McpSession(models.Model):
     """Our live session with a server under one identity. Its owner writes the status only through the conditional
     UPDATEs of `sessions.connections.lifecycle`.
 
-    `epoch` fences owners: it rises with each change of owner, and every write of a host names it.
-    `version` rises with every visible change; it is the sequence of the page's snapshot topic.
+    `epoch` fences owners: it increases with each change of owner, and every write by a host includes it.
+    `version` increases with every visible change; it is the sequence of the page's snapshot topic.
     """
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
@@ -29,12 +29,12 @@ class McpSession(models.Model):
 
     owner = models.ForeignKey(Worker, null=True, on_delete=models.SET_NULL, related_name="sessions")
     epoch = models.PositiveBigIntegerField(default=0)
-    restart_requested = models.PositiveIntegerField(default=0)  # raised by Reconnect and by a changed registration
+    restart_requested = models.PositiveIntegerField(default=0)  # incremented by Reconnect and by a changed registration
     restart_done = models.PositiveIntegerField(default=0)
-    refresh_requested = models.PositiveIntegerField(default=0)  # raised by Refresh of the catalogue
+    refresh_requested = models.PositiveIntegerField(default=0)  # incremented by Refresh of the catalog
     refresh_done = models.PositiveIntegerField(default=0)
 
-    watch_requested = models.PositiveIntegerField(default=0)  # raised when subscriptions of this session change
+    watch_requested = models.PositiveIntegerField(default=0)  # incremented when subscriptions of this session change
     log_level = models.CharField(max_length=10, blank=True)  # lowest severity of log messages requested from the server
     paused = models.BooleanField(default=False)  # desired, but kept closed until a user resumes it
     paused_by = models.CharField(max_length=150, blank=True)

@@ -2,8 +2,8 @@ from django.db import models
 
 from sessions.enums import CallState
 
-#: upper bounds of the latency buckets in ms, included; five a decade, so that a percentile is right within a third of
-#: its value at worst
+#: inclusive upper bounds of the latency buckets in ms; five per decade, so that a percentile is off by at most a third
+#: of its value
 LATENCY_BOUNDS_MS = (
     1, 2, 3, 5, 7, 10, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1_000, 2_000, 3_000, 5_000, 7_000, 10_000, 20_000,
     30_000, 50_000, 70_000, 100_000, 200_000, 300_000, 500_000,
@@ -23,7 +23,7 @@ class RollupLevel(models.IntegerChoices):
 
 
 class RollupBy(models.TextChoices):
-    """Which dimensions a roll-up tells apart, besides method, way and state. Each call is counted once under each."""
+    """The dimensions of a roll-up besides method, way and state. Each call is counted once under each."""
 
     TOTAL = "total"
     SERVER = "server"
@@ -32,8 +32,8 @@ class RollupBy(models.TextChoices):
 
 
 class CallRollup(models.Model):
-    """Number of final calls, their latency and bytes in one slot of time. Dimensions that `by` does not tell apart are
-    empty. Written by `sessions.statistics.counting` alone."""
+    """Number of final calls, their latency and bytes in one time slot. Dimensions that `by` does not include are empty.
+    Written only by `sessions.statistics.counting`."""
 
     level = models.PositiveIntegerField(choices=RollupLevel)
     start = models.BigIntegerField()  # Unix time in seconds: both databases divide it by a step
@@ -45,7 +45,7 @@ class CallRollup(models.Model):
     user_name = models.CharField(max_length=150, blank=True)
     owner_id = models.BigIntegerField(
         default=0
-    )  # of calls through a person's own session: seen by that user; 0: by all
+    )  # set for calls through a person's own session: visible to that user; 0: visible to all
     method = models.CharField(max_length=60)
     way = models.CharField(max_length=16, blank=True)
     state = models.CharField(max_length=16, choices=CallState)
@@ -102,10 +102,10 @@ class CallRollup(models.Model):
 
 
 class RollupCursor(models.Model):
-    """How far the counting is: calls up to `call_id` are counted, or listed as `UncountedCall`. A single row."""
+    """The progress of counting: calls up to `call_id` are counted, or listed as `UncountedCall`. A single row."""
 
     call_id = models.BigIntegerField(default=0)
-    version = models.PositiveBigIntegerField(default=0)  # rises with each batch: a reader knows if it saw half of one
+    version = models.PositiveBigIntegerField(default=0)  # increases with each batch: reveals a half-read one
     repaired_until = models.BigIntegerField(default=0)  # Unix time: hours before it were compared with the calls
 
     class Meta:

@@ -19,7 +19,7 @@ class Subscription(models.Model):
     active = models.BooleanField(default=True)  # False: ended, but its history is kept
     state = models.CharField(max_length=10, choices=SubscriptionState, default=SubscriptionState.WAITING)
     state_since = models.DateTimeField()
-    reason = models.TextField(blank=True)  # of a refusal or a lost stream, in the server's words if it gave any
+    reason = models.TextField(blank=True)  # for a refusal or a lost stream, in the server's words if any
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_by_name = models.CharField(max_length=150)
     created_at = models.DateTimeField()
@@ -32,13 +32,13 @@ class Subscription(models.Model):
     webhook_url = models.CharField(max_length=2000, blank=True)
     webhook_sealed = models.BinaryField(null=True)  # the signing secret
     webhook_key_id = models.CharField(max_length=40, blank=True)
-    webhook_digests = models.BooleanField(default=False)  # whether who set its URL or secret may read contents
+    webhook_digests = models.BooleanField(default=False)  # whether the user who set its URL or secret may read contents
 
     event_count = models.PositiveBigIntegerField(default=0)  # all notifications, even those that shared one read
     newest = models.PositiveBigIntegerField(default=0)  # number of the newest version
     last_event_at = models.DateTimeField(null=True)
     last_read_at = models.DateTimeField(null=True)
-    read_fault = models.CharField(max_length=40, blank=True)  # of the last read; "" if it succeeded
+    read_fault = models.CharField(max_length=40, blank=True)  # why the last read failed; "" if it succeeded
     read_detail = models.TextField(blank=True)
     changed_at = models.DateTimeField(null=True)  # of the newest version
 
@@ -53,10 +53,10 @@ class Subscription(models.Model):
 
 
 class ResourceVersion(models.Model):
-    """Contents of a resource. `digest` is SHA-256 of their canonical JSON; equal contents make no new version. Of erased
-    contents it is KEYED or empty."""
+    """Contents of a resource. `digest` is SHA-256 of their canonical JSON; equal contents make no new version. For
+    erased contents it begins with KEYED or is empty."""
 
-    #: before a digest that only this installation can compare: see sessions.subscriptions.versions.erased
+    #: precedes a digest that only this installation can compare: see sessions.subscriptions.versions.erased
     KEYED = "~"
 
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="versions")

@@ -8,7 +8,7 @@ from sessions.models.clock import about_database_now
 
 
 def stale_before() -> datetime:
-    """A living worker's heartbeat is newer."""
+    """The time before which a worker's last heartbeat means that it is dead."""
     return about_database_now() - timedelta(seconds=settings.STALE_SECONDS)
 
 

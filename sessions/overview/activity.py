@@ -18,22 +18,22 @@ from sessions.overview import rows
 from sessions.statistics import reading
 from sessions.statistics.reading import Counts, Dimensions, Numbers, Range, ServerSeries
 
-#: servers with a colour of their own: those with the most calls, and those with the most errors
+#: servers with their own color: those with the most calls, and those with the most errors
 _BUSIEST, _WORST = 4, 2
 DRAWN: Final = _BUSIEST + _WORST
 LISTED: Final = 12
 #: completions, which forms request while someone types, are not counted
 WITHOUT_COMPLETIONS: Final = Dimensions(without_methods=frozenset({COMPLETE}))
-#: condition of the explorer for what counts as an error here
+#: the explorer's condition for what counts as an error here
 FAILED_CALLS: Final = "outcome:error,unknown,not_sent,denied"
-#: calls from which on a share of errors means something
+#: minimum number of calls for a meaningful error rate
 _MEANINGFUL_CALLS: Final = 10
 _ALARMING_PERCENT: Final = 50
 
 
 @dataclass(frozen=True)
 class ServerLine:
-    """`colour`: its number in the charts, 0 for a server that is not drawn."""
+    """`colour`: its color number in the charts, 0 for a server that is not drawn."""
 
     server: Server
     mcp_session: McpSession | None
@@ -95,7 +95,7 @@ def activity(user: access.User, servers: QuerySet[Server], length: timedelta, st
 
 
 def _candidates(counts: dict[UUID, Counts]) -> list[UUID]:
-    """Those to draw first, then those to list. More than fit, as some may be deleted or archived."""
+    """First those to draw, then those to list. More than fit, because some may be deleted or archived."""
     busiest = sorted(counts, key=lambda uid: -counts[uid].calls)[: 2 * LISTED]
     failing = [uid for uid in counts if counts[uid].errors]
     worst = sorted(failing, key=lambda uid: -counts[uid].errors)[: 2 * LISTED]
@@ -106,7 +106,7 @@ def _line(server: Server, points: list[Numbers], colour: int) -> ServerLine:
     return ServerLine(server, rows.session_of(server), reading.total(points), colour)
 
 
-# --- the last day of the servers of a page ---------------------------------------------------------------------------
+# --- the last day of a page's servers ---------------------------------------------------------------------------
 _DAY: Final = 86_400
 _HOUR: Final = 3_600
 _STRIP_HEIGHT: Final = 16
@@ -114,7 +114,7 @@ _STRIP_HEIGHT: Final = 16
 
 @dataclass(frozen=True)
 class LastDay:
-    """One server's totals of 24 hours, and its calls and errors in each hour, oldest first."""
+    """One server's totals for 24 hours, and its calls and errors in each hour, oldest first."""
 
     numbers: Numbers
     calls: list[int]
@@ -138,7 +138,7 @@ class LastDay:
 
 
 def last_days(user: access.User, servers: Collection[Server]) -> dict[UUID, LastDay]:
-    """By uid of the server; empty for one without calls."""
+    """By server uid; a server without calls has empty numbers."""
     if not servers:
         return {}
     wanted = Dimensions(

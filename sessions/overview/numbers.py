@@ -18,13 +18,13 @@ from sessions.mcp.core.methods import COMPLETE
 from sessions.models import AgentSession, Call, McpSession, Worker
 from sessions.overview.server_list import FAILED
 
-#: more than these are a number with a link to the list
+#: any others are shown as a number with a link to the list
 FAILING_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Failing:
-    """A session that should be open and is not, with why."""
+    """A session that should be open but is not, and why."""
 
     server: Server
     session: McpSession
@@ -33,7 +33,7 @@ class Failing:
 
 @dataclass(frozen=True)
 class Attention:
-    """What needs this reader. `waiting_sessions`: those that no worker has claimed."""
+    """What needs this reader's attention. `waiting_sessions`: sessions that no worker has claimed."""
 
     failing: list[Failing]
     more_failing: int
@@ -48,7 +48,7 @@ def mark() -> str:
 
 
 def agents_mark() -> str:
-    """The same for the page *Agents*: its calls, its tokens, and the requests and streams of sessions."""
+    """The same for the *Agents* page: its calls, its tokens, and the requests and streams of sessions."""
     head = AuditHead.objects.values_list("hash", flat=True).first() or ""
     found = AgentSession.objects.filter(ended_at=None).aggregate(
         Count("pk"), Max("last_seen_at"), Count("streams_until")
@@ -93,18 +93,18 @@ def attention(user: access.User, servers: QuerySet[Server]) -> Attention:
 
 
 def running_calls(user: access.User, servers: QuerySet[Server]) -> int:
-    """Whenever they began, without completions."""
+    """The number of running calls, no matter when they began, without completions."""
     calls = Call.objects.filter(visibility.visible_q(user), state__in=[state for state in CallState if not state.final])
     return _at(servers, calls).exclude(method=COMPLETE).count()
 
 
 def latest_calls(user: access.User, servers: QuerySet[Server], count: int = 10) -> list[Call]:
-    """Without completions, which a form requests by itself: only the history lists them."""
+    """The latest calls, without completions, which forms request automatically: only the history lists those."""
     calls = _at(servers, Call.objects.filter(visibility.visible_q(user))).exclude(method=COMPLETE)
     return list(calls.select_related("server")[:count])
 
 
 def _at(servers: QuerySet[Server], rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Rows of these servers, compared one by one: with `server__in` SQLite reads those of all servers by an index, and
-    sorts or joins a million of them."""
+    """The rows of these servers, filtered row by row: with `server__in`, SQLite would read the rows of all servers
+    through an index, and sort or join a million of them."""
     return rows.alias(at=Coalesce("server_id", 0)).filter(at__in=servers.values("pk"))

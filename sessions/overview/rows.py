@@ -1,4 +1,4 @@
-"""What pages and the live socket read of servers, sessions and calls: rows as plain JSON values, never a result."""
+"""The data of servers, sessions and calls for pages and the live socket: rows as plain JSON values, never results."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def session_word(server: Server, session: McpSession | None) -> tuple[str, str]:
 
 
 def phase(session: McpSession | None) -> str:
-    """What decides which session commands are offered: closed, paused, waiting (for the next attempt) or open."""
+    """Determines which session commands are offered: closed, paused, waiting (for the next attempt) or open."""
     if session is None or (session.desired == Desired.CLOSED and not session.paused):
         return "closed"
     if session.paused:
@@ -102,8 +102,8 @@ def _session_part(session: McpSession) -> dict[str, Any]:
 
 
 def with_session(servers: QuerySet[Server], user: access.User | None = None) -> QuerySet[Server]:
-    """Each server with the session of the identity that `user` uses in `seen_sessions`, its identity and owner
-    included. Without `user`, that of the shared identity. Two queries for any number of servers."""
+    """Each server with the session of the identity that `user` uses in `seen_sessions`, including its identity
+    and owner. Without `user`, the session of the shared identity. Two queries for any number of servers."""
     identities = access.identities_of(user)
     sessions = McpSession.objects.filter(identity__in=identities).select_related("identity", "owner")
     return servers.prefetch_related(Prefetch("sessions", queryset=sessions, to_attr="seen_sessions"))
@@ -152,7 +152,7 @@ def dependents(user: access.User, server: Server) -> Dependents:
 
 
 def catalog_row(server: Server) -> dict[str, Any]:
-    """How many of each kind the server offers now, and when anything of it last changed."""
+    """The number of definitions of each kind that the server offers now, and when any of them last changed."""
     definitions = Definition.objects.filter(server=server, **server.identity_filter)
     counts = dict(definitions.filter(removed_at=None).values_list("kind").annotate(Count("id")).order_by())
     moments = definitions.aggregate(changed=Max("changed_at"), removed=Max("removed_at"))

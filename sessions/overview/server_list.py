@@ -1,4 +1,4 @@
-"""The list of servers: filters, order and pages; each row with its session, what it offers, and its last day."""
+"""The list of servers: filters, order and pages. Each row has its session, what the server offers, and its last day."""
 
 import json
 import math
@@ -37,7 +37,7 @@ STATES: Final = {
     "ready": "Ready",
     "closed": "Not connected",
 }
-#: orders of the list -> words. A minus in front reverses them.
+#: sort orders of the list -> labels. A leading minus reverses them.
 SORTS: Final = {
     "name": "Name",
     "state": "State",
@@ -49,9 +49,9 @@ SORTS: Final = {
     "owner": "Owner",
     "used": "Last used",
 }
-#: the most interesting first
+#: columns whose first sort order is descending
 DESCENDING: Final = frozenset({"tools", "calls", "failed", "used"})
-#: of a session that should be open; a paused one was paused by a person
+#: only sessions that should be open: a paused one was paused by a person
 FAILED: Final = Q(desired=Desired.OPEN, paused=False) & ~Q(fault="") & ~Q(state=SessionState.READY)
 _IN_STATE: Final = {
     "failing": FAILED,
@@ -120,7 +120,7 @@ def page(user: access.User, servers: QuerySet[Server], sort: str, number: int, *
 
 
 def _contains(text: str) -> Q:
-    # SQLite keeps tags as JSON text, in which letters other than those of ASCII are escaped.
+    # SQLite stores tags as JSON text, with non-ASCII letters escaped.
     found = Q(tags__icontains=json.dumps(text)[1:-1])
     for field in ("name", "slug", "description", "url", "command", "tags"):
         found |= Q(**{f"{field}__icontains": text})
@@ -166,7 +166,7 @@ def mark() -> str:
 
 @dataclass(frozen=True)
 class ServerState:
-    """What of a row changes while the list is open. `reason`: why the session failed."""
+    """The part of a row that changes while the list is open. `reason`: why the session failed."""
 
     uid: UUID
     look: Look
@@ -184,12 +184,12 @@ def states(user: access.User, uids: Iterable[UUID]) -> list[ServerState]:
 
 
 # --- order -----------------------------------------------------------------------------------------------------------
-#: SQLite compares bytes, so that "Zulu" stands before "alpha"
+#: SQLite compares bytes, which would sort "Zulu" before "alpha"
 _BY_NAME: Final = Lower("name")
 
 
 def _ordered_keys(user: access.User, servers: QuerySet[Server], sort: str) -> list[int]:
-    """Of all of them: an order by numbers of the roll-ups or by the state of sessions is made here."""
+    """The keys of all servers. Orders by roll-up numbers or session state are computed here."""
     name, descending = sort.removeprefix("-"), sort.startswith("-")
     if name in ("calls", "failed"):
         counts = activity.counts_of_last_day(user)
@@ -220,12 +220,12 @@ def _ordered_keys(user: access.User, servers: QuerySet[Server], sort: str) -> li
 _KEYS = {"transport": F("transport"), "environment": F("environment")}
 
 
-#: after the states of sessions: servers without one of them, and those that are switched off
+#: ranks after the session states: servers without any of these, and disabled servers
 _NO_STATE, _OFF = len(_IN_STATE), len(_IN_STATE) + 1
 
 
 def _ranks(user: access.User) -> dict[int, int]:
-    """By key of the server, trouble first."""
+    """Ranks by server key, problems first."""
     whens = [When(condition, then=Value(rank)) for rank, condition in enumerate(_IN_STATE.values())]
     rank = Case(*whens, default=Value(_NO_STATE), output_field=IntegerField())
     return dict(_sessions(user).order_by().values_list("server_id", rank))

@@ -1,5 +1,5 @@
-"""What the pages of one server read. Everything comes from the database: the page of a dead server opens as fast as
-any."""
+"""The data for the pages of one server. Everything comes from the database, so the page of a dead server opens as fast
+as any other."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,12 +27,12 @@ class ServerHeader:
     server: Server
     mcp_session: McpSession | None
     explanation: Explanation | None
-    #: how many of each kind, and `changed_at` (see rows.catalog_row)
+    #: number of definitions of each kind, and `changed_at` (see rows.catalog_row)
     counts: dict[str, Any]
 
     @property
     def topic(self) -> str:
-        """What follows the kind in the names of its live topics (see topics.Topic)."""
+        """The part after the kind in the names of its live topics (see topics.Topic)."""
         if self.server.seen_as and self.mcp_session is not None:
             return f"{self.server.uid}.{self.mcp_session.identity.uid}"
         return str(self.server.uid)
@@ -70,7 +70,7 @@ def own_session(server: Server) -> McpSession | None:
 
 @dataclass(frozen=True)
 class Cut:
-    """A list that was not read to its end. `kind` as in DefinitionKind, `what` in words for people."""
+    """A list that was not read to its end. `kind`: as in DefinitionKind. `what`: a label for people."""
 
     kind: str
     what: str
@@ -92,8 +92,8 @@ def beginning(text: str) -> str:
 
 
 def hints(tool: dict[str, Any]) -> list[str]:
-    """The tool's annotations as words (2025-03-26, ToolAnnotations). Only what the server sets to true: the defaults of
-    the specification are not applied."""
+    """The tool's annotations as words (2025-03-26, ToolAnnotations). Only values that the server sets to true: the
+    specification's defaults are not applied."""
     annotations = tool.get("annotations")
     if not isinstance(annotations, dict):
         return []
@@ -119,7 +119,7 @@ def recent_calls(server: Server, tool: str, count: int = 5) -> list[Call]:
     return list(calls.select_related("server", "arguments", "result", "late_result", "agent")[:count])
 
 
-#: for the filter of a history; completions, which a form requests by itself, are shown only on request
+#: for the filter of a history; completions, which forms request automatically, are shown only on request
 HISTORY_METHODS = [("", "All except completions"), *((method, method) for method in OPERATIONS), ("all", "All methods")]
 
 

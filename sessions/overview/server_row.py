@@ -1,6 +1,6 @@
-"""One row or card of the list of servers: all that it shows as plain values, and its HTML.
+"""One row or card of the list of servers: everything that it shows as plain values, and its HTML.
 
-The HTML follows from these values alone, so it is kept: of a page that is opened again, only what changed is rendered.
+The HTML depends only on these values, so it is cached: when a page is opened again, only changed rows are rendered.
 """
 
 from dataclasses import dataclass, fields
@@ -25,7 +25,7 @@ from sessions.models import McpSession
 from sessions.overview.activity import FAILED_CALLS, LastDay
 from sessions.overview.shown import shown
 
-#: rows of some pages of some readers, at about 3 kB
+#: rows in the cache, at about 3 kB each: a few pages for a few readers
 KEPT: Final = 2_000
 
 
@@ -50,7 +50,8 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerRow:
-    """`calls_url`, `errors_url`: those of the last day in the explorer, empty without any. `picks`: it can be selected."""
+    """`calls_url`, `errors_url`: the last day's calls and errors in the explorer, empty if there are none. `picks`: the
+    row can be selected."""
 
     uid: UUID
     slug: str
@@ -129,7 +130,7 @@ def _explorer() -> str:
     return reverse("explorer:page")
 
 
-# --- why a session failed, and the way to mend it ----------------------------------------------------------------------
+# --- why a session failed, and how to fix it ----------------------------------------------------------------------
 def reason(session: McpSession | None) -> Reason | None:
     explanation = why(session)
     if session is None or explanation is None:

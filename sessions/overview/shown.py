@@ -1,8 +1,8 @@
-"""What is shown of a session: one answer from its rows, for the pill in the head, the panels, the list and the
+"""The displayed state of a session: one answer from its rows, for the pill in the header, the panels, the list and the
 overview.
 
-A row says "ready" until another process finds its worker gone, so the owner's heartbeat counts too. Needs `owner`
-joined.
+A row says "ready" until another process notices that its worker is gone, so the owner's heartbeat counts too. Needs
+`owner` joined.
 """
 
 from dataclasses import dataclass

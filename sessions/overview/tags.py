@@ -1,4 +1,4 @@
-"""Template tags about the connection of a session: its head, its timeline, its process, the page of sessions."""
+"""Template tags for a session's connection: its header, its timeline, its process, and the page of sessions."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ _OWNERSHIP = {"Taken": ("Claimed", "server-2"), "Given back": ("Released", "serv
 
 @register.simple_tag
 def shown(server: Server, session: McpSession | None) -> ShownState:
-    """What every part of a page shows of the session: see sessions.overview.shown."""
+    """The session's state as every part of a page shows it: see sessions.overview.shown."""
     return shown_of(server, session)
 
 
@@ -34,7 +34,7 @@ def session_pill(server: Server, session: McpSession | None) -> dict[str, Look]:
 
 @register.simple_tag
 def panel_words(words: str, what: str) -> str:
-    """`what` in place of {what}; servers.js does the same with the words of a frame."""
+    """Replace {what} with `what`; servers.js does the same with the text of a frame."""
     return words.replace("{what}", what)
 
 
@@ -53,7 +53,7 @@ def server_name(info: Any) -> str:
 
 @register.simple_tag
 def fix_of(server: Server, session: McpSession | None) -> Fix | None:
-    """The link that leads to the mending of a failed session."""
+    """The link for fixing a failed session."""
     return fix(server, session) if session else None
 
 
@@ -65,7 +65,7 @@ def phase(session: McpSession | None) -> str:
 
 @register.simple_tag
 def retry_pace() -> str:
-    """How often a server with an open breaker is tried."""
+    """How often connecting to a server with an open breaker is retried."""
     early, last = settings.RECONNECT_EARLY_CEILING_SECONDS, settings.RECONNECT_CEILING_SECONDS
     if early >= last:
         return f"retrying every {last:g} s"
@@ -87,7 +87,7 @@ def unconfirmed_words() -> str:
 
 @register.simple_tag
 def event_look(event: ConnectionEvent) -> Look:
-    """A line that is no change of state has its own look, independent of the session's state."""
+    """A line that is not a state change has its own look, independent of the session's state."""
     if event.title:
         word, icon = _OWNERSHIP.get(event.title, (event.title, "user"))
         return Look(word, "", icon)

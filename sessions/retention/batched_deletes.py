@@ -36,25 +36,25 @@ from sessions.retention.plan import Removal
 
 @dataclass(frozen=True)
 class Batch:
-    """Keys up to `last` were looked at; `remove` deletes those of `going`, in the current transaction."""
+    """Keys up to `last` were checked; `remove` deletes those in `going`, in the current transaction."""
 
     last: int
     going: list[Any]
     remove: Callable[[Sequence[Any]], object]
 
 
-#: of the rows of a kind after a key, up to another one, at most so many; None if there are none
+#: takes rows of one kind in key order, and the maximum number to check; returns None if there are none
 Look = Callable[[QuerySet[Any], int], Batch | None]
 
 
-#: within this time an agent that repeats a call, by its key or as it is, does not run the tool again
+#: within this time, an agent that repeats a call, with the same key or the same content, does not run the tool again
 _REPEATED = timedelta(days=1)
-#: rows that are looked at together where nothing is written
+#: rows that are checked together when nothing is written
 _SURVEYED = 500
 
 
 def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: None) -> int:
-    """Returns how many rows are gone. Raises OperationalError when the database refuses for too long."""
+    """Return how many rows were removed. Raises OperationalError if the database refuses for too long."""
     stored = stored_kinds()
     batches, gone = Batches(), 0
     for batch in _looked(removal, lambda: batches.size):
@@ -72,7 +72,7 @@ def trim(removal: Removal, on_progress: Callable[[int], None] = lambda rows: Non
 
 
 def finds_any(removal: Removal) -> bool:
-    """False: all that is left of these rows is still needed. They stay in the ledger, since they take room."""
+    """False: all remaining rows are still needed. They stay in the ledger, because they take up space."""
     if any(batch.going for batch in _looked(removal, lambda: _SURVEYED)):
         return True
     return removal.kind == StoredKind.CALLS and bool(_questions(removal.before, 1))
@@ -120,7 +120,7 @@ def _remove_calls(ids: Sequence[int]) -> None:
 
 
 def _questions(before: datetime, most: int) -> list[int]:
-    """Requests of servers that belong to no call."""
+    """Requests from servers that belong to no call."""
     over = Question.objects.filter(call=None, created_at__lte=before).exclude(state=QuestionState.OPEN)
     return list(over.order_by().values_list("pk", flat=True)[:most])
 
@@ -130,7 +130,7 @@ def _remove_questions(ids: Sequence[int]) -> None:
 
 
 def _contents(rows: QuerySet[Any], most: int) -> Batch | None:
-    """Contents of payloads; their rows, with digests, stay with their calls. What is still to be sent stays."""
+    """Contents of payloads. Their rows, with digests, stay with their calls. Keeps anything still to be sent."""
     keys = list(rows.filter(_CONTENT[StoredKind.PAYLOADS]).values_list("pk", flat=True)[:most])
     running = [state.value for state in CallState if not state.final]
     needed = set(Call.objects.filter(state__in=running, arguments__in=keys).values_list("arguments_id", flat=True))
@@ -140,7 +140,7 @@ def _contents(rows: QuerySet[Any], most: int) -> Batch | None:
     return Batch(keys[-1], [key for key in keys if key not in needed], _empty) if keys else None
 
 
-#: of requests of servers: those that wait for an answer, or whose answer waits for its delivery
+#: requests from servers that wait for an answer, or whose answer waits for delivery
 _UNDELIVERED = Q(state=QuestionState.OPEN) | Q(answer__isnull=False, delivered_at=None, detail="")
 
 
@@ -172,7 +172,7 @@ def _remove_rows(model: type[Model], ids: Sequence[int]) -> None:
     rows_removed.send(sender=model, ids=ids)
 
 
-#: the rows that hold something, of kinds whose rows stay without it
+#: the rows that have contents, for kinds whose rows stay when these are removed
 _CONTENT: Mapping[StoredKind, Q] = {StoredKind.PAYLOADS: Q(erased_at=None)}
 _LOOKS: Mapping[StoredKind, Look] = {
     StoredKind.CALLS: _calls,
@@ -182,7 +182,7 @@ _LOOKS: Mapping[StoredKind, Look] = {
 
 # --- statements without the ORM, whose collector reads every row that it deletes ------------------------------------------
 def _delete_payloads(ids: Sequence[int]) -> None:
-    """Of rows that are gone, so nothing is left that could have copied their words."""
+    """Delete the payloads of deleted rows, so nothing is left that could have copied their text."""
     _delete(Unredacted, "payload_id", ids)
     _delete(Payload, "id", ids)
 
@@ -203,7 +203,7 @@ def _delete(model: type[Model], column: str, ids: Sequence[int]) -> None:
 def _deleted(
     model: type[Model], column: str, ids: Sequence[int], returned: Sequence[str], only: str = "1 = 1", *values: str
 ) -> list[int]:
-    """What stood in the columns `returned` of the deleted rows."""
+    """Delete rows, and return the values of their columns `returned`."""
     columns = ", ".join(f'"{name}"' for name in returned)
     sql = f'DELETE FROM {model._meta.db_table} WHERE "{column}" IN ({{}}) AND {only} RETURNING {columns}'  # noqa: S608  # the same
     return [key for row in _run(sql, ids, *values) for key in row if key is not None]

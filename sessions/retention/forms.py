@@ -1,4 +1,4 @@
-"""The form of the limits: days and megabytes of each kind."""
+"""The form for the limits: days and megabytes for each kind."""
 
 from collections.abc import Mapping
 from typing import Any

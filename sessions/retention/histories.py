@@ -17,7 +17,7 @@ from sessions.subscriptions.trimming import BATCH, delete_contents, trim
 HOURS_KEPT: Final = timedelta(days=7)
 DELIVERIES_KEPT: Final = 200
 GAPS_KEPT: Final = 500
-#: younger contents without a version may still be about to get one
+#: newer contents without a version may be about to get one
 _SETTLED: Final = timedelta(hours=1)
 
 

@@ -26,9 +26,9 @@ from sessions.retention.kinds import stored_kinds
 from sessions.retention.limits import limits
 from sessions.retention.plan import Removal, plan
 
-#: an event of the request is a little younger than its row
+#: a request's event is slightly newer than its row
 _MARGIN = timedelta(minutes=1)
-#: payloads go with their calls
+#: payloads are removed with their calls
 _ALLOWED: Mapping[StoredKind, tuple[removals.Rows, ...]] = {
     StoredKind.CALLS: ("calls", "payloads"),
     StoredKind.PAYLOADS: ("payloads",),
@@ -47,7 +47,7 @@ def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
     stopped: dict[str, list[str]] = {}
     if any(removal.kind == StoredKind.EVENTS for removal in found):
         try:
-            cuts.require_no_alarm()  # before the event says that they go
+            cuts.require_no_alarm()  # before the event says that they are removed
         except (KeyMissing, CutRefused) as problem:
             stopped[str(problem)] = [StoredKind.EVENTS.label.lower()]
             found = [removal for removal in found if removal.kind != StoredKind.EVENTS]
@@ -85,7 +85,7 @@ def dry_run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
 
 
 def _nothing() -> None:
-    """The event alone is written."""
+    """Writes nothing besides the event."""
 
 
 def _planned(progress: JobProgress, now: datetime | None) -> list[Removal]:
@@ -95,7 +95,7 @@ def _planned(progress: JobProgress, now: datetime | None) -> list[Removal]:
 
 
 def _without_needed(removal: Removal) -> Removal:
-    """Of events, only those that `_cut` removes."""
+    """The removal, limited to the events that `_cut` removes if it is of events."""
     last = _last_not_needed(removal) if removal.kind == StoredKind.EVENTS else removal.last
     if last == removal.last:
         return removal
@@ -132,7 +132,7 @@ def _remove(removal: Removal, on_progress: Callable[[int], None]) -> int:
 
 
 def _allow(rows: removals.Rows, removal: Removal) -> None:
-    """The verification then accepts that they are missing."""
+    """Make verification accept that these rows are missing."""
     removals.allow(rows, min(removal.before + _MARGIN, timezone.now()))
 
 

@@ -1,4 +1,4 @@
-"""The kinds that are kept apart: where their rows are, how old they are, and what they take."""
+"""The kinds of stored data: where their rows are, how old they are, and how much space they take."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from sessions.models import Call, LogLine, McpSession, ResourceVersion
 
 @dataclass(frozen=True)
 class Stored:
-    """`age`: the column that says how old a row is. `overhead`: bytes of a row beside its long texts, with its index
-    entries, measured on SQLite with dbstat. `trimmed_elsewhere`: rows also go in other ways, so they are
-    counted again each time."""
+    """`age`: the column that says how old a row is. `overhead`: bytes of a row besides its long texts, including its
+    index entries, measured on SQLite with dbstat. `trimmed_elsewhere`: rows are also removed in other ways, so they
+    are counted again each time."""
 
     kind: StoredKind
     model: type[Model]
@@ -64,7 +64,7 @@ def stored_kinds() -> Mapping[StoredKind, Stored]:
 
 
 def _not_newest(log: type[Model]) -> Q:
-    """The newest row of each session's log stays: the next one is numbered after it, and pages go on from there."""
+    """The newest row of each session's log stays: the next one is numbered after it, and pages continue from there."""
     rows = log._default_manager.order_by("-seq").values("pk")
     shared = _newest(rows.filter(server=OuterRef("server"), identity=None), kind=IdentityKind.SHARED)
     personal = _newest(rows.filter(identity=OuterRef("identity")), kind=IdentityKind.PERSONAL)

@@ -1,7 +1,7 @@
-"""How much is stored of each kind, by the hour in which it came.
+"""The amount stored of each kind, by the hour in which it was added.
 
 Each row is read once, in the order of its key, when it is old enough that no transaction with a lower key is still open.
-So a page and a plan cost the same at a thousand and at ten million rows.
+So a page and a plan cost the same for a thousand rows as for ten million.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +20,12 @@ from sessions.enums import StoredKind
 from sessions.models import StorageHour
 from sessions.retention.kinds import Stored, stored_kinds
 
-#: a younger row may have a neighbour with a lower key that is not committed yet
+#: a newer row may have a neighbor with a lower key that is not committed yet
 SETTLED = timedelta(minutes=2)
 CHUNK = 2_000
-#: rows with higher keys may be so much older; older ones came after the clock was set back
+#: rows with higher keys may be older by this much; even older ones were added after the clock was set back
 _DISORDER = timedelta(hours=1)
-#: the retention removes whole entries, so an hour with many or large rows has several
+#: retention removes whole entries, so an hour with many or large rows has several
 MOST_ROWS, MOST_BYTES = 20_000, 32 * 1024 * 1024
 OnProgress = Callable[[int], None]
 
@@ -34,18 +34,18 @@ OnProgress = Callable[[int], None]
 class Total:
     rows: int = 0
     bytes: int = 0
-    #: when the oldest and the newest came; None without rows
+    #: when the oldest and the newest were added; None without rows
     oldest: datetime | None = None
     newest: datetime | None = None
 
 
 def measure_all(now: datetime | None = None, on_progress: OnProgress = lambda rows: None) -> int:
-    """Returns the number of rows that were read."""
+    """Measure all kinds. Returns the number of rows that were read."""
     return sum(measure(stored, now, on_progress) for stored in stored_kinds().values())
 
 
 def measure(stored: Stored, now: datetime | None = None, on_progress: OnProgress = lambda rows: None) -> int:
-    """Enter the rows that came since the last time. Safe to repeat after an interruption."""
+    """Enter the rows that were added since the last time. Safe to repeat after an interruption."""
     if stored.trimmed_elsewhere:
         in_turn(partial(_forget, stored.kind))
     until = (now or timezone.now()) - SETTLED
@@ -100,7 +100,7 @@ def _entered(kind: StoredKind, rows: Iterable[tuple[int, datetime, int]]) -> lis
 
 
 def _full(entry: StorageHour) -> bool:
-    """No limit looks at an emptied entry again, so what comes now needs another one."""
+    """Whether new rows need another entry. No limit checks an emptied entry again."""
     return entry.emptied or entry.rows >= MOST_ROWS or entry.bytes >= MOST_BYTES
 
 
@@ -122,7 +122,7 @@ def recount(stored: Stored, first: int, last: int, *, content: Q | None = None) 
 
 
 def recount_before(stored: Stored, before: datetime) -> None:
-    """After rows went with those of another kind."""
+    """Update the entries after rows were removed along with those of another kind."""
     _recount(stored, StorageHour.objects.filter(kind=stored.kind, hour__lte=before))
 
 
@@ -156,7 +156,7 @@ def total(kind: StoredKind) -> Total:
 
 
 def grown(kind: StoredKind, since: datetime) -> int:
-    """Bytes that came since then and are still there."""
+    """Bytes that were added since then and are still stored."""
     return StorageHour.objects.filter(kind=kind, hour__gte=since).aggregate(Sum("bytes"))["bytes__sum"] or 0
 
 

@@ -1,4 +1,4 @@
-"""What is kept: days and bytes of each kind. Without a limit everything is kept."""
+"""The limits on stored data: days and bytes of each kind. Without a limit, everything is kept."""
 
 import hashlib
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def limits() -> dict[StoredKind, Limit]:
 
 
 class Conflict(Exception):
-    """Another administrator was faster: what the page showed is no longer so."""
+    """Another administrator was faster: the values on the page are out of date."""
 
     def __init__(self) -> None:
         super().__init__("The limits changed after you opened this page. Check them and save again.")
@@ -41,7 +41,7 @@ def mark() -> str:
 
 
 def change(actor: Actor, user: Any, wanted: Mapping[StoredKind, Limit], seen: str | None = None) -> bool:
-    """False when nothing changed. `seen` is the `mark` of the page that was filled in. Raises access.Denied (recorded) and
+    """False if nothing changed. `seen` is the `mark` of the submitted page. Raises access.Denied (recorded) and
     Conflict."""
     permissions.require(user, actor, PERMISSION, subject="retention")
     with audited(actor) as trail:

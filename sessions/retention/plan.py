@@ -1,4 +1,4 @@
-"""What the limits have removed now: the oldest entries of the ledger, by age, then by size."""
+"""What the limits require to be removed now: the oldest entries of the ledger, by age, then by size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from sessions.retention.limits import Limit
 
 @dataclass(frozen=True)
 class Removal:
-    """Everything of one kind from the key `first` up to `last`. `before`: no removed row is younger."""
+    """Everything of one kind from the key `first` up to `last`. `before`: no removed row is newer."""
 
     kind: StoredKind
     first: int
@@ -39,7 +39,8 @@ def _removal(kind: StoredKind, limit: Limit, now: datetime) -> Removal | None:
     gone: list[StorageHour] = []
     size = 0
     for entry in entries.iterator(chunk_size=500):
-        # It came while the clock was ahead, and would keep all behind it until then. The log is cut from its beginning only.
+        # Added while the clock was ahead: it would protect everything after it until then. Events are only cut from the
+        # beginning of the log.
         if not gone and entry.until > now and kind != StoredKind.EVENTS:
             continue
         too_old = oldest is not None and entry.until < oldest

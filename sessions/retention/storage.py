@@ -1,4 +1,5 @@
-"""What the *Storage* page shows: what takes how much, how fast it grows, and when a limit or the disk is reached."""
+"""The data of the *Storage* page: how much each kind takes, how fast it grows, and when a limit or the disk is
+reached."""
 
 import shutil
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ from sessions.retention.kinds import stored_kinds
 from sessions.retention.ledger import Total
 from sessions.retention.limits import Limit, limits
 
-#: growth is that of this time, or of the time since the first row if that is shorter
+#: growth is measured over this time, or since the first row if that is shorter
 _WINDOW = timedelta(days=7)
 _LEAST = timedelta(hours=6)
-#: growth that a limit may be exceeded by, with a run each hour
+#: a limit may be exceeded by this much growth, with one run per hour
 _BETWEEN_RUNS = timedelta(hours=2)
-#: of other kinds some rows are always kept
+#: other kinds always keep some rows
 _REMOVED_IN_ORDER = (StoredKind.CALLS, StoredKind.EVENTS)
 _FARTHEST_DAYS = 3650
 KINDS = (JobKind.RETENTION, JobKind.RETENTION_DRY_RUN)
@@ -32,7 +33,7 @@ KINDS = (JobKind.RETENTION, JobKind.RETENTION_DRY_RUN)
 
 @dataclass(frozen=True)
 class KindRow:
-    """`share`: percent of all kinds. `full_in`: days until the size limit removes the oldest rows; 0: it does already,
+    """`share`: percent of all kinds. `full_in`: days until the size limit removes the oldest rows; 0: it already does,
     None: never, or unknown."""
 
     kind: StoredKind
@@ -44,7 +45,7 @@ class KindRow:
 
     @property
     def over(self) -> bool:
-        """Further beyond its limit than between two runs: something keeps the rows, or the limit is new."""
+        """Over its limit by more than grows between two runs: something keeps the rows, or the limit is new."""
         if self.kind not in _REMOVED_IN_ORDER:
             return False
         grown = (self.a_day or 0) * (_BETWEEN_RUNS / timedelta(days=1))
@@ -56,7 +57,7 @@ class KindRow:
 
     @property
     def settled(self) -> bool:
-        """It does not grow any more: as much goes as comes."""
+        """Whether it has stopped growing: as much is removed as is added."""
         if self.over:
             return False
         if self.full_in == 0:
@@ -83,7 +84,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Storage:
-    """`full_in`: days until the disk is full at this growth; None: it does not fill up, or nothing is known of it."""
+    """`full_in`: days until the disk is full at this growth; None: it is not filling up, or nothing is known."""
 
     rows: list[KindRow]
     disk: Disk
@@ -157,7 +158,7 @@ def disk_now() -> Disk:
 # --- jobs --------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class RetentionJobs:
-    """What runs or waits, the newest run that ended, and the newest dry run with what it would remove."""
+    """The running or waiting job, the newest finished run, and the newest dry run with what it would remove."""
 
     open: JobRow | None
     last: JobRow | None

@@ -17,7 +17,7 @@ NOT_FOUND = "This saved call does not exist, or you don't have access to it."
 
 @dataclass(frozen=True)
 class Entry:
-    """`last`: the newest call of it that this person may see."""
+    """`last`: the newest call made from it that this person may see."""
 
     saved: SavedCall
     last: Call | None
@@ -40,7 +40,7 @@ class Entry:
 
 
 def seen(user: access.User) -> QuerySet[SavedCall]:
-    """Saving is for those who call: without that permission there is nothing to see."""
+    """The saved calls that the user may see. Users without the permission to call see none."""
     if not access.may(user, "view") or not access.may(user, "call_tool"):
         return SavedCall.objects.none()
     rows = SavedCall.objects.filter(server__in=access.visible_servers(user))
@@ -60,7 +60,7 @@ def may_change(user: access.User, saved: SavedCall) -> bool:
 
 
 def may_share(user: access.User, saved: SavedCall) -> bool:
-    """Its owner decides; of one that outlived its owner, everyone who may change it."""
+    """Only its owner or, if it outlived its owner, everyone who may change it."""
     return saved.owner_id == user.pk or (saved.owner_id is None and may_change(user, saved))
 
 
@@ -71,7 +71,7 @@ def own(user: access.User) -> list[Entry]:
 
 
 def entries(user: access.User, server: Server, method: str = "", target: str = "") -> list[Entry]:
-    """Two queries beside the permissions, however many rows."""
+    """Two queries besides the permissions, for any number of rows."""
     found = seen(user).filter(server=server)
     rows = list(found.filter(method=method, target=target) if method else found)
     return _entries(user, rows)

@@ -1,4 +1,4 @@
-"""A saved call as a call of its own, after the same second thoughts as *Run again*."""
+"""Runs a saved call as a new call, after the same checks as *Run again*."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from sessions.models import Call, SavedCall
 
 
 def second_thought(user: Any, saved: SavedCall) -> SecondThought:
-    """`unknown`: of this person's newest call of it."""
+    """`unknown` depends on this person's newest call made from it."""
     newest = _calls(saved).filter(user_id=user.pk).order_by("-pk").first()
     unknown = newest is not None and newest.effect_unknown
     definition = definition_for(access.with_identity_of(user, saved.server), saved.method, saved.target)
@@ -21,7 +21,7 @@ def second_thought(user: Any, saved: SavedCall) -> SecondThought:
 
 
 def run(actor: Actor, user: Any, saved: SavedCall, *, confirm: str = "", anyway: bool = False) -> Call:
-    """Raises what `place` does, and AlreadyPlaced."""
+    """Raises the exceptions of `place`, and AlreadyPlaced."""
     text = payloads.read(saved.arguments)
     if text is None:
         raise Rejected("The arguments of this saved call were erased. Delete it, or save it again.")

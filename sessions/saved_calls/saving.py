@@ -1,4 +1,4 @@
-"""Saving, changing and deleting a call under a name. Its arguments are a payload: masked and encrypted as those of calls."""
+"""Saves, changes and deletes named calls. The arguments are a payload, masked and encrypted like those of calls."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from sessions.models import Call, SavedCall
 from sessions.overview import server_page
 from sessions.saved_calls.reading import NOT_FOUND, may_change, may_share
 
-#: of one server
+#: maximum number of saved calls of one server
 MOST = 500
 NAME_CHARS = 80
 METHODS = frozenset(OPERATIONS) - {COMPLETE}
@@ -45,7 +45,7 @@ def save_form(
     *,
     shared: bool,
 ) -> SavedCall:
-    """The arguments of a form, also those that the schema of the tool forbids. Raises Unsaved and access.Denied."""
+    """Save the arguments of a form, even if the tool's schema forbids them. Raises Unsaved and access.Denied."""
     permissions.require(user, actor, "call_tool", server, subject=target)
     if method not in METHODS:
         raise Unsaved("Calls of this method cannot be saved.")
@@ -79,7 +79,7 @@ def _subject(row: SavedCall, definition: Definition | None, described: dict[str,
 
 
 def save_call(actor: Actor, user: Any, call: Call, name: str, *, shared: bool) -> SavedCall:
-    """The arguments of a call as they are stored: what was masked stays masked. Raises Unsaved and access.Denied."""
+    """Save the arguments of a call as stored: masked values stay masked. Raises Unsaved and access.Denied."""
     server = call.server
     if not visibility.may_read(user, call):
         raise access.Denied("view_payload", server)
@@ -112,7 +112,7 @@ def _write(
     shared: bool,
     call: Call | None = None,
 ) -> SavedCall:
-    """`call`: whose arguments these are. From now on they are the person's own, and reading those is no event."""
+    """`call`: the call that the arguments come from. They now belong to the person, so reading them is not recorded."""
     row.name, row.shared, row.owner_id = _name(name), shared, user.pk
     if SavedCall.objects.filter(server_id=row.server_id).count() >= MOST:
         raise Unsaved(f"{row.server.name} has {MOST} saved calls, which is the limit. Delete one first.")
@@ -155,7 +155,7 @@ def change(actor: Actor, user: Any, saved: SavedCall, name: str, *, shared: bool
 
 
 def delete(actor: Actor, user: Any, saved: SavedCall) -> None:
-    """With its arguments. Raises access.Denied."""
+    """Delete it and its arguments. Raises access.Denied."""
     _require_change(actor, user, saved)
     with audited(actor) as trail:
         if saved.delete()[0]:
@@ -164,8 +164,8 @@ def delete(actor: Actor, user: Any, saved: SavedCall) -> None:
 
 
 def erased(payload_ids: list[int]) -> None:
-    """In the transaction of the erasure that a person asked for: what was saved from these arguments, and what they were
-    placed from."""
+    """Erase the saved calls that were saved from these arguments, or whose calls have these arguments. Runs in the
+    transaction of the erasure that a person requested."""
     digests = Payload.objects.filter(pk__in=payload_ids).values("digest")
     placed = Call.objects.filter(arguments__in=payload_ids, saved__isnull=False).order_by().values("saved")
     for rows in (SavedCall.objects.filter(source__in=digests), SavedCall.objects.filter(uid__in=placed)):
@@ -188,7 +188,7 @@ def _name(text: str) -> str:
 
 
 def _refused(row: SavedCall, problem: IntegrityError) -> Unsaved:
-    """In words; `problem` itself if it is none that another person may have caused meanwhile."""
+    """An error message if another person caused the problem in the meantime; raises `problem` otherwise."""
     if not Server.objects.filter(pk=row.server_id).exists():
         return Unsaved("The server has been deleted.")
     if SavedCall.objects.filter(server_id=row.server_id, name=row.name).exclude(pk=row.pk).exists():

@@ -1,4 +1,4 @@
-"""From calls to cells: which roll-ups a final call belongs to, and in which latency bucket."""
+"""Maps calls to cells: which roll-ups a final call belongs to, and which latency bucket."""
 
 import hashlib
 from bisect import bisect_left
@@ -21,7 +21,7 @@ LEVELS: Final = tuple(RollupLevel)
 
 @dataclass(frozen=True, slots=True)
 class CountedCall:
-    """What of a call the roll-ups count."""
+    """The part of a call that roll-ups count."""
 
     pk: int
     at: int  # Unix time in seconds
@@ -43,7 +43,7 @@ class CountedCall:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The dimensions of a roll-up. Those that `by` does not tell apart are empty."""
+    """The dimensions of a roll-up. Those that `by` does not include are empty."""
 
     by: str
     server_uid: UUID | None

@@ -28,11 +28,11 @@ from sessions.statistics.cells import BUCKET_COLUMNS, LEVELS, Cell, CountedCall,
 BATCH: Final = 200
 #: the audit writer refuses an intent that is not committed within 5 s
 SETTLED: Final = timedelta(seconds=10)
-#: the chart of a day compares it with the day before, whose minutes are all kept then
+#: the chart of a day compares it with the day before, so all minutes of that day must still exist
 MINUTES_KEPT: Final = timedelta(hours=49)
 HOURS_KEPT: Final = timedelta(days=400)
 DAYS_KEPT: Final = timedelta(days=5 * 366)
-#: all of them outlast their calls, so that charts compare months. The page Storage says so
+#: all of them outlive their calls, so that charts can compare months. The Storage page says so
 KEPT: Final = {RollupLevel.MINUTE: MINUTES_KEPT, RollupLevel.HOUR: HOURS_KEPT, RollupLevel.DAY: DAYS_KEPT}
 REPAIR_EVERY: Final = timedelta(days=1)
 FINAL: Final = [state.value for state in CallState if state.final]
@@ -41,7 +41,7 @@ _DAY: Final = int(RollupLevel.DAY)
 _TABLE: Final = CallRollup._meta.db_table
 _KEY: Final = ("cell", "level", "start")
 _DIMENSIONS: Final = ("by", "server_uid", "server_name", "target", "user_name", "owner_id", "method", "way", "state")
-#: all that a cell's digest tells apart. The name of a server is not among them: it may be renamed
+#: everything in a cell's digest. A server's name is not included, because it may be renamed
 _GROUPED: Final = tuple(name for name in _DIMENSIONS if name != "server_name")
 _SUMS: Final = ("calls", "bytes", *BUCKET_COLUMNS)
 _COLUMNS: Final = (*_KEY, *_DIMENSIONS, *_SUMS)
@@ -80,7 +80,7 @@ def cursor() -> RollupCursor:
 
 
 def count_new() -> int:
-    """One batch of calls that the cursor has not passed. Returns how many it passed."""
+    """Count one batch of calls that the cursor has not passed. Returns how many it passed."""
     with transaction.atomic():
         at = _locked_cursor()
         due = Call.objects.filter(pk__gt=at.call_id).order_by("pk")
@@ -97,7 +97,7 @@ def count_new() -> int:
 
 
 def count_late() -> int:
-    """One batch of the calls that were running when the cursor passed them and are over now."""
+    """Count one batch of the calls that were running when the cursor passed them and have ended since."""
     with transaction.atomic():
         _locked_cursor()
         listed = UncountedCall.objects.order_by("pk")
@@ -112,7 +112,7 @@ def count_late() -> int:
 
 
 def _locked_cursor() -> RollupCursor:
-    """An UPDATE first: two workers that count at once do it one after the other on both databases."""
+    """Begins with an UPDATE, so that two workers that count at the same time take turns on both databases."""
     cursor()
     RollupCursor.objects.filter(pk=1).update(version=F("version") + 1)
     return RollupCursor.objects.get(pk=1)
@@ -143,7 +143,7 @@ def _values(level: int, start: int, cell: Cell, total: Tally) -> list[Any]:
 def trim(on_progress: Callable[[], None] = lambda: None) -> None:
     now = time.time()
     for level, kept in KEPT.items():
-        for by in RollupBy.values:  # with it the index finds them
+        for by in RollupBy.values:  # needed for the index
             gone = CallRollup.objects.filter(by=by, level=level, start__lt=int(now - kept.total_seconds()))
             while pks := list(gone.values_list("pk", flat=True)[: 10 * BATCH]):
                 CallRollup.objects.filter(pk__in=pks).delete()
@@ -171,7 +171,7 @@ def repair(on_progress: Callable[[], None] = lambda: None) -> list[datetime]:
 
 
 def _repair_hour(start: int) -> bool:
-    """Only upwards: calls that the retention has deleted stay counted."""
+    """Corrects counts only upward: calls that retention has deleted stay counted."""
     if not _missed(start):
         return False
     with transaction.atomic():

@@ -25,7 +25,7 @@ _TROUBLED = (SubscriptionState.REFUSED, SubscriptionState.LOST)
 
 @dataclass(frozen=True)
 class Filters:
-    """Empty means any, but for `show` it means active ones."""
+    """Empty means any, except for `show`, where it means active subscriptions."""
 
     server: str = ""
     show: str = ""
@@ -77,7 +77,7 @@ def troubled() -> Q:
 
 # --- pages -------------------------------------------------------------------------------------------------------------
 def board(user: access.User, servers: QuerySet[Server], filters: Filters, before: str = "") -> BoardPage:
-    """The last changed one comes first; one that never changed counts from its creation."""
+    """Most recently changed first; a subscription that never changed counts from its creation."""
     rows = filters.apply(subscriptions(user, servers)).annotate(moved=Coalesce("changed_at", "created_at"))
     cursor = _cursor(before)
     if cursor is not None:

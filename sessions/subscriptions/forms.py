@@ -52,8 +52,8 @@ class BoardFilter(forms.Form):
 class SettingsForm(forms.Form):
     """Edits some of a subscription's Settings. `names` maps a setting to its form field where the names differ.
 
-    The page sends along what it showed: only what differs from that was changed by its user. The rest of the form may be
-    older than what another person saved since."""
+    The page also sends the values that it showed: only fields that differ from these were changed by the user. The rest
+    of the form may be older than what another person has saved since."""
 
     names: Mapping[str, str] = {}
 
@@ -70,11 +70,11 @@ class SettingsForm(forms.Form):
         return {name: self.cleaned_data[name] for name in self.changed_data}
 
     def settings(self) -> Settings:
-        """For a valid form: what its user changed, and the other settings as they are now."""
+        """For a valid form: the user's changes, and the current values of the other settings."""
         return replace(self.before, **self.changes())
 
     def refuse(self, problem: ValidationError) -> None:
-        """Show validation errors of the domain at the fields that they concern."""
+        """Show domain validation errors next to the fields that they concern."""
         errors = getattr(problem, "message_dict", None) or {"": problem.messages}
         for setting, words in errors.items():
             field = self.names.get(setting, setting)

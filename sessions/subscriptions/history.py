@@ -1,4 +1,4 @@
-"""Reads one subscription: its versions merged with its gaps, a version's contents, and the differences of two."""
+"""Reads one subscription: its versions merged with its gaps, a version's contents, and the differences between two."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from sessions.subscriptions.comparison import VersionDifference, compare, facts_
 PAGE_SIZE: Final = 30
 #: gaps on one page; a flapping server can have far more in one night
 MOST_GAPS: Final = 30
-#: of the stored contents; a larger version can only be downloaded
+#: maximum size of stored contents to show; a larger version can only be downloaded
 SHOWN_BYTES: Final = 8 * 1024 * 1024
 MOST_DELIVERIES: Final = 20
 
@@ -145,7 +145,7 @@ def shown(item: ResourceVersion, against: ResourceVersion | None) -> ShownVersio
 
 
 def _between(item: ResourceVersion, against: ResourceVersion | None) -> list[SubscriptionGap]:
-    """Gaps between the two, in which a change could have been missed."""
+    """Gaps between the two versions, when a change could have been missed."""
     if against is None:
         return []
     first, last = sorted((against.at, item.at))
@@ -160,7 +160,7 @@ class VersionFile:
 
 
 def file_of(item: ResourceVersion, index: int | None) -> VersionFile | None:
-    """One content as raw bytes, or with index None the JSON array of all. None if it does not exist."""
+    """One content as raw bytes or, for index None, the JSON array of all. None if it does not exist."""
     if index is None:
         text = payloads.read(item.contents)
         return (
@@ -209,7 +209,7 @@ def standing(subscription: Subscription, session: McpSession | None) -> str:
 
 
 def obstacle(subscription: Subscription, session: McpSession | None) -> str:
-    """What keeps the session closed until a person changes it; empty if nothing does."""
+    """What keeps the session closed until a person changes it; empty if nothing."""
     if subscription.server.archived_at is not None:
         return "The server is archived. Restore and enable it to continue."
     if not subscription.server.enabled:
@@ -228,7 +228,7 @@ def read_automatically(subscription: Subscription) -> bool:
 
 
 def followers(subscription: Subscription) -> int:
-    """Agents that follow the resource now, through this subscription. An end ends it for them as well."""
+    """The number of agents that follow the resource through this subscription. Ending it also ends it for them."""
     here = Q(session__isnull=False, session__ended_at=None) | Q(stream__isnull=False)
     return subscription.agent_follows.filter(here).count()
 

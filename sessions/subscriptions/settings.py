@@ -20,7 +20,7 @@ SECRET_PREFIX: Final = "whsec_"  # noqa: S105  by Standard Webhooks, no secret i
 _SECRET_BYTES = 32
 _MIB = 1024 * 1024
 URL_CHARS: Final = 2_000
-#: minimum and maximum of each number, for the form too
+#: minimum and maximum of each number, also for the form
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "min_interval_seconds": (1, 86_400),
     "keep_count": (1, 10_000),

@@ -6,7 +6,7 @@ from sessions.enums import DeliveryState, SubscriptionState, VersionCause
 
 register = template.Library()
 
-# state: (tone of the kit, icon)
+# state: (the kit's tone, icon)
 _STATES: dict[str, tuple[str, str]] = {
     SubscriptionState.WAITING: ("warn", "clock"),
     SubscriptionState.REQUESTED: ("run", "loader-2"),

@@ -39,6 +39,6 @@ def _delete(versions: list[tuple[int, int]]) -> None:
 
 
 def delete_contents(ids: Collection[int]) -> None:
-    """In the caller's transaction. The collector reads the rows that it deletes: not what they contain, which may be
-    gigabytes."""
+    """Runs in the caller's transaction. The collector reads the rows that it deletes, but not their contents, which may
+    be gigabytes."""
     Payload.objects.filter(pk__in=ids).only("pk").delete()

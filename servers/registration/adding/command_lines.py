@@ -19,7 +19,7 @@ _EDITOR_OPTION = "--add-mcp"
 _INSPECTOR = "@modelcontextprotocol/inspector"
 _HEADER, _VARIABLE, _TRANSPORT, _URL_OPTION = ("-H", "--header"), ("-e", "--env"), ("-t", "--transport"), ("--url",)
 _BEARER = ("--bearer-token-env-var",)
-#: options with a value that means nothing here: the scope of a client's settings, its time-outs, its own sign-in
+#: options with a value that is irrelevant here: the scope of a client's settings, its timeouts, its own sign-in
 _SKIPPED = (
     *("-s", "--scope", "--timeout", "--description", "--include-tools", "--exclude-tools", "--client-id"),
     "--callback-port",

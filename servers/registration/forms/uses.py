@@ -1,4 +1,4 @@
-"""One line on when to use which choice, shown beside the choice."""
+"""One line on when to use which choice, shown next to the choice."""
 
 from servers.enums import EraChoice, Recording, TransportKind
 

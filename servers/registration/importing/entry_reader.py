@@ -137,8 +137,8 @@ class EntryReader:
     def filled(
         self, text: str, place: str, *, keep: bool = True, required: bool = False, name: str = ""
     ) -> tuple[str, list[Need]]:
-        """`text` with the values that were typed, and what it needs. `name`: of a header or variable, whose whole value
-        is entered where it is nothing but a stand-in; `keep`: leave references to the worker."""
+        """Return `text` with the typed values filled in, and what it needs. `name`: of a header or variable; its whole
+        value is entered if it is only a stand-in; `keep`: leave references to the worker."""
         needs: list[Need] = []
         secret = bool(name) and looks_secret(name)
 

@@ -34,7 +34,7 @@ def given_values(reading: EntryReader, transport: TransportKind, named: list[str
     return [_value(reading, kind, name, text, name in named) for name, text in (given[kind] | missing).items()]
 
 
-# --- where they stand --------------------------------------------------------------------------------------------------
+# --- where they are found ---------------------------------------------------------------------------------------------
 def _headers(reading: EntryReader) -> Iterator[tuple[str, str]]:
     yield from _texts(reading, reading.mapping("headers", "httpHeaders", "requestHeaders"))
     if (options := reading.mapping("requestOptions")).get("headers"):

@@ -14,7 +14,7 @@ _ANY = re.compile(r"(?<!\$)\$\{([^{}]{0,500})\}")  # not $${, the escape
 _OPENCODE = re.compile(r"(?<![\${])\{((?:env|file):[^{}\s]{1,500})\}(?!\})")
 _VARIABLE = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-.*)?", re.DOTALL)
 _FILE = re.compile(r"file:[/~].*")
-# Visual Studio Code, *Variables reference*; Cursor names the same.
+# Visual Studio Code, *Variables reference*; Cursor supports the same ones.
 _OF_AN_EDITOR = frozenset(
     {
         *("workspaceFolder", "workspaceRoot", "workspaceFolderBasename", "userHome", "pathSeparator", "execPath"),

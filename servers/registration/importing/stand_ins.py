@@ -1,4 +1,4 @@
-"""What instructions print where a value of the reader's own belongs: `<host>`, `YOUR_API_KEY`, `/path/to/file`, `sk-...`.
+"""What instructions print in place of the reader's own values: `<host>`, `YOUR_API_KEY`, `/path/to/file`, `sk-...`.
 
 They are found by shapes that ordinary values do not have. A false positive asks for a value that the reader can type
 unchanged; a false negative registers a server that cannot work. Only unambiguous shapes are listed here.
@@ -42,7 +42,7 @@ _ASKED = re.compile(
 )
 _CUT_OFF = re.compile(r"(?<![\w./-])[A-Za-z][\w-]{0,60}(?:\.{3}|…)(?![\w.])")
 _WHOLE = re.compile(r"\.{3}|…|\*+|x{3,}|TODO|TBD|FIXME", re.IGNORECASE)
-# For a value whose name says that it is a credential.
+# For values whose names say that they are credentials.
 _WHOLE_SECRET = re.compile(
     r"(?:my|the|some|an?|insert|enter|add|put|paste|example|sample|dummy|placeholder|fake|actual|real)[-_ ][\w -]*"
     r"|[\w-]*[-_](?:placeholder|example)|\[[^\[\]]*\]|\{[^{}\":]*\}"
@@ -65,7 +65,7 @@ class StandIn:
 
 
 def stand_ins(text: str, *, secret: bool = False, url: bool = False) -> list[StandIn]:
-    """In text order, without overlaps. `secret`: the name of the value says that it is a credential."""
+    """The stand-ins in text order, without overlaps. `secret`: the value's name says that it is a credential."""
     if len(text) > _LONGEST:
         return []
     scheme = _SCHEME.match(text) if secret else None

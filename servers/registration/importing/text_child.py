@@ -1,6 +1,6 @@
 """The process that reads a configuration: text on stdin, one JSON line on stdout. Run as a file.
 
-Arguments: the folder of this project, the folders of the parsers' libraries (by colons), and JSON with `seconds` of processor time,
+Arguments: this project's folder, the folders of the parsers' libraries (colon-separated), JSON with CPU `seconds`,
 `memory_mib` and the bounds of text.py. The kernel enforces both bounds. The process has an empty environment.
 Out: {"parts": [{"value": …, "beside": …}]} or {"words": …, "code": …, "limit": …}. An object is {"o": [[name, value], …]},
 with {"d": […]} for duplicate names; {} stands for a value that JSON cannot represent.

@@ -1,4 +1,4 @@
-"""What an agent hears of a call that waits for approval."""
+"""What an agent is told about a call that is waiting for approval."""
 
 from typing import Any, Final
 from uuid import UUID
@@ -28,7 +28,7 @@ def page_of(approval: Approval) -> str:
 
 
 def visit(exchange: Exchange, call: UUID) -> Relayed | None:
-    """Elicitation by URL, for an agent that declared it. For a thread."""
+    """Elicitation by URL, for an agent that declared it. Call it in a thread."""
     if "url" not in elicitation_modes(answerable(exchange)):
         return None
     found = _of(call)
@@ -40,7 +40,7 @@ def visit(exchange: Exchange, call: UUID) -> Relayed | None:
 
 
 def words(exchange: Exchange, call: UUID) -> tuple[str, dict[str, Any]]:
-    """For the model, and what stands in `_meta`. For a thread."""
+    """The words for the model, and the content of `_meta`. Call it in a thread."""
     found = _of(call)
     if found is None:
         return "The call is waiting for approval.", {}

@@ -1,5 +1,5 @@
-"""The calls of before that a new call of an agent may repeat. One statement, written by hand: it runs in the transaction
-of every call, while all other writers wait, and building it with the ORM takes longer than all else there."""
+"""The earlier calls that an agent's new call may repeat. One statement, written by hand: it runs in the transaction of
+every call, while all other writers wait, and building it with the ORM would take longer than everything else there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _CALL: Final = Columns(
     Call, "one", ("id", "uid", "state", "created_at", "sent_at", "cancel_requested_at", "may_have_run")
 )
 _TABLES: Final = tables(AgentAttachment, AgentCall, Approval, Call)
-#: the last condition of the keys and of `unheard` is the one of its index
+#: the last condition of the keys and of `unheard` matches that of its index
 _WHERE: Final = {
     CONTINUES: "agent.continues_id = %s",
     REQUEST: "agent.session_id = %s AND agent.request_id = %s",
@@ -29,7 +29,7 @@ _WHERE: Final = {
 
 @dataclass(frozen=True)
 class Earlier:
-    """`why`: what it has in common with the new one. `same` as AgentCall has it."""
+    """`why`: what it has in common with the new call. `same`: as in AgentCall."""
 
     why: str
     same: str
@@ -38,8 +38,8 @@ class Earlier:
 
 
 def earlier_calls(row: dict[str, Any], since: datetime) -> list[Earlier]:
-    """`row`: the columns of the new AgentCall. `since`: how old a call may be that its agent did not hear of. The newest
-    first."""
+    """Return the earlier calls, newest first. `row`: the columns of the new AgentCall. `since`: the oldest calls to
+    consider among those whose outcome did not reach the agent."""
     wanted: list[tuple[str, Sequence[Any]]] = [
         (UNHEARD, (row["token_id"], row["same"], param(Call, "created_at", since)))
     ]

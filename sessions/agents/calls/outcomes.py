@@ -1,5 +1,5 @@
-"""How a call ended, in the words of the protocol. A model must be able to act on it, and no client may take an unknown
-outcome for a failure that it can repeat."""
+"""How a call ended, in terms of the protocol. A model must be able to act on it, and no client may mistake an unknown
+outcome for a failure that it can retry."""
 
 import json
 from collections.abc import Mapping
@@ -22,16 +22,16 @@ from sessions.models import Call
 
 CALL_KEY: Final = "mcpadmin/call"
 OUTCOME_KEY: Final = "mcpadmin/outcome"
-#: with a call that failed or was cancelled: whether it may have had an effect
+#: for a call that failed or was cancelled: whether it may have had an effect
 MAY_HAVE_RUN_KEY: Final = "mcpadmin/mayHaveRun"
-#: of a request that is refused for the moment: it became no call, and may be repeated
+#: for a request that is temporarily refused: it did not become a call, and may be repeated
 NO_CALL: Final = {OUTCOME_KEY: CallState.NOT_SENT.value, MAY_HAVE_RUN_KEY: False}
-#: a longer result is made into the response in a thread
+#: responses for longer results are built in a thread
 LONG_CHARS: Final = 64 * 1024
-#: of a result whose structured content is not parsed: it takes 50 ms, in which no other thread runs
+#: above this, structured content is not parsed: that takes 50 ms, during which no other thread runs
 MANY_VALUES: Final = 100_000
 _STRUCTURE: Final = "structuredContent"
-#: between us and the server: never the agent's own affair
+#: errors between us and the server: never of concern to the agent
 _OURS: Final = frozenset(
     {
         jsonrpc.PARSE_ERROR,
@@ -52,7 +52,7 @@ class Ended:
 
 
 def ended(call: Call) -> Ended:
-    """Reads the result. For a thread."""
+    """Read the result. Call it in a thread."""
     return Ended(call, payloads.read(call.result) if call.result is not None else None)
 
 
@@ -88,8 +88,8 @@ def _result(exchange: Exchange, found: Ended) -> bytes:
 
 
 def _parsed(text: str, exchange: Exchange) -> tuple[dict[str, Any], str]:
-    """A result, and the text of its structured content where that is not parsed: it is passed on as it is, and parsing
-    it could hold up all other agents."""
+    """A result, and the text of its structured content if that is not parsed: it is passed on unchanged, and parsing
+    it could delay all other agents."""
     if json_text.values_in(text) > MANY_VALUES and exchange.method == methods.TOOLS_CALL and _STRUCTURE in text:
         rest, structure = json_text.without(text, _STRUCTURE)
         value: dict[str, Any] = json.loads(rest)
@@ -101,8 +101,8 @@ def _parsed(text: str, exchange: Exchange) -> tuple[dict[str, Any], str]:
 
 
 def _input_required(exchange: Exchange, call: Call, inputs: Mapping[str, Any] | None) -> bytes:
-    """A modern agent answers with a further request. A legacy one joined the call of a modern one by an equal request or
-    key: there is nothing that it could answer with."""
+    """A modern agent answers with a further request. A legacy one must have joined a modern agent's call through an
+    equal request or key: it has no way to answer."""
     if exchange.era is Era.MODERN:
         return input_required(exchange, call_request_of(exchange), call.uid, inputs)
     words = (
@@ -115,7 +115,7 @@ def _input_required(exchange: Exchange, call: Call, inputs: Mapping[str, Any] | 
 
 
 def tool_error(exchange: Exchange, text: str, call: Call | None = None, more: Mapping[str, Any] | None = None) -> bytes:
-    """What the model reads; `call` is named in `_meta`, beside `more`."""
+    """What the model reads; `_meta` refers to `call` and contains `more`."""
     meta: dict[str, Any] = {}
     if call is not None:
         meta = {CALL_KEY: str(call.uid), OUTCOME_KEY: call.state, MAY_HAVE_RUN_KEY: call.effect_unknown}
@@ -144,13 +144,13 @@ def _not_found(code: int, data: Any) -> bool:
 def _data(call: Call) -> Any:
     try:
         return json.loads(call.error_data) if call.error_data else None
-    except ValueError:  # cut to what a column holds
+    except ValueError:  # truncated to the column's length
         return call.error_data
 
 
-# --- no answer of the server ---------------------------------------------------------------------------------------------
+# --- no response from the server --------------------------------------------------------------------------------------
 def _words(name: str, call: Call, state: CallState) -> str:
-    """For the model, which may be about to try again. `name` as it knows the tool."""
+    """The words for the model, which may be about to retry. `name`: as the model knows the tool."""
     detail = call.detail.strip()
     if state is CallState.OUTCOME_UNKNOWN or (state is CallState.FAILED and call.may_have_run):
         return (
@@ -173,7 +173,7 @@ def _words(name: str, call: Call, state: CallState) -> str:
 
 
 def _failure(call: Call, state: CallState) -> Refusal:
-    """Reading changes nothing at the server, so these may be repeated, unless a person refused it."""
+    """Reading changes nothing on the server, so these requests may be repeated, unless a person refused them."""
     words = f"{call.server_name}: {call.detail.strip() or CallState(state).label}"
     data = {"call": str(call.uid), "reason": call.fault or state.value}
     if state is CallState.REFUSED:

@@ -2,7 +2,7 @@
 agent or from a person, settles it.
 
 A legacy agent receives them as requests on the stream of its call. For a modern agent the call returns *input
-required*, with a state that connects its retry to the same call, so nothing is sent twice. If a modern server receives
+required*, with a state that links its retry to the same call, so nothing is sent twice. If a modern server receives
 the agent's own capabilities, its *input required* is passed on unchanged. That call has then ended, and the retry is a
 further call that continues it. Each call is continued only once, even if the retry arrives twice.
 """
@@ -52,7 +52,7 @@ class Relayed:
 
 def open_of(exchange: Exchange, call_pk: int) -> list[Relayed]:
     """Open requests of a call that this agent declared it can answer and its owner may answer. Others wait for people.
-    For a thread."""
+    Call it in a thread."""
     mine = answerable(exchange)
     rows = Question.objects.filter(call_id=call_pk, state=QuestionState.OPEN).select_related("question").order_by("pk")
     return [Relayed(row.uid, row.method, _params(exchange, row)) for row in rows if _answers(mine, row)]
@@ -65,7 +65,7 @@ def _answers(answerable: Mapping[str, Any], row: Question) -> bool:
 
 
 def _params(exchange: Exchange, row: Question) -> dict[str, Any]:
-    """As the server wrote them, without `_meta`, which is only between the server and us."""
+    """The parameters as the server sent them, without `_meta`, which is only between the server and us."""
     params = {name: value for name, value in reads.params_of(row).items() if name != "_meta"}
     if not REVISIONS[exchange.revision].elicitation_url and params.get("mode") == "form":
         del params["mode"]
@@ -112,12 +112,12 @@ def continues(exchange: Exchange) -> bool:
 
 
 def input_required(exchange: Exchange, asked: CallRequest, call: UUID, inputs: Mapping[str, Any] | None) -> bytes:
-    """The response that asks for input. `inputs`: in the form of the protocol; None to return only a state."""
+    """The response that asks for input. `inputs`: in protocol format; None to return only a state."""
     token = exchange.entry.principal.token.pk
     result: dict[str, Any] = {"resultType": "input_required"}
     if inputs:
         result["inputRequests"] = inputs
-    nonce = secrets.token_urlsafe(6)  # each round has a state of its own
+    nonce = secrets.token_urlsafe(6)  # each round has its own state
     result["requestState"] = signing.dumps([str(call), token, asked.same(exchange), nonce], salt=_SALT)
     return jsonrpc.result(exchange.id, result)
 
@@ -127,8 +127,8 @@ def inputs_of(relayed: list[Relayed]) -> dict[str, Any]:
 
 
 def continued(exchange: Exchange, asked: CallRequest) -> UUID | Continuation:
-    """What a retry (see `continues`) continues: the id of a call, running or ended, whose questions it settled, or a further
-    call. Raises Refusal. For a thread."""
+    """What a retry (see `continues`) continues: the id of a call, running or ended, whose questions it settled, or a
+    further call. Raises Refusal. Call it in a thread."""
     params = exchange.params
     responses = params.get("inputResponses", {})
     if not isinstance(responses, dict):
@@ -175,7 +175,8 @@ def _settle_all(exchange: Exchange, call: UUID, responses: Mapping[str, Any]) ->
 
 
 def _call_of(exchange: Exchange, asked: CallRequest, state: Any) -> UUID:
-    """The state is signed, and valid only for this token, this request and a quarter of an hour."""
+    """The call that the state refers to. The state is signed, and valid only for this token, this request and 15
+    minutes."""
     token = exchange.entry.principal.token.pk
     try:
         call, owner, same, _ = signing.loads(str(state), salt=_SALT, max_age=STATE_SECONDS)
@@ -188,7 +189,7 @@ def _call_of(exchange: Exchange, asked: CallRequest, state: Any) -> UUID:
 
 # --- both --------------------------------------------------------------------------------------------------------------
 def _settle(exchange: Exchange, row: Question, value: Mapping[str, Any] | None) -> None:
-    """`value`: the result in the form of the protocol; None for an error. Raises Unfit."""
+    """`value`: the result in protocol format; None for an error. Raises Unfit."""
     if row.kind == QuestionKind.SAMPLING:
         action: Action = "decline" if value is None else "accept"
         content = value

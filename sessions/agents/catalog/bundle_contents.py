@@ -1,4 +1,4 @@
-"""What a bundle's page shows: each tool, resource and prompt with its name there, and the weight of the tools' list."""
+"""What a bundle's page shows: each tool, resource and prompt with its name there, and the weight of the tools list."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from sessions.agents.catalog.bundles import Row
 from sessions.agents.endpoints import Member
 from sessions.mcp.server import definitions
 
-#: a list that some clients cut, and one that no model uses well
+#: list lengths: some clients truncate the first, and no model handles the second well
 MANY_TOOLS, TOO_MANY_TOOLS = 40, 128
 SEEN_BY_MODELS: Final = ("name", "description", "inputSchema")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One definition on a bundle's page. `reason`: why it has another name than alias and own name, or cannot be offered.
-    `offered`: as chosen; `readable`: by clients; `first`: no other server offers this URI before."""
+    """One definition on a bundle's page. `reason`: why its name is not alias plus own name, or why it is not offered.
+    `offered`: as chosen; `readable`: by clients; `first`: no earlier server offers this URI."""
 
     row: Row
     exposed: str
@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Weight:
-    """The weight of the tools list: `before` is that of all tools of the members under their own names."""
+    """The weight of the tools list: `before` is that of all the members' tools under their own names."""
 
     tools_before: int
     tools: int
@@ -64,12 +64,12 @@ class Contents:
 
     @property
     def complete(self) -> bool:
-        """Whether each member's lists are known."""
+        """Whether the lists of every member are known."""
         return all(member.endpoint.connected for member in self.members)
 
     @property
     def off(self) -> list[Member]:
-        """Members whose tools are counted although agents do not get them now."""
+        """Members whose tools are counted although agents currently do not get them."""
         return [member for member in self.members if member.off]
 
     def of(self, member: Member) -> dict[str, list[Line]]:
@@ -78,7 +78,7 @@ class Contents:
 
 
 def contents(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> Contents:
-    """As this person sees the servers. `rows` may be members that are not stored yet."""
+    """The contents as this person sees the servers. `rows` may be members that are not stored yet."""
     members = endpoints.members_of(user, list(rows))
     everything = bundles.rows_of(members, DefinitionKind, hidden=True)
     named = {
@@ -90,7 +90,7 @@ def contents(user: Any, bundle: Bundle, rows: Sequence[BundleMember]) -> Content
 
 
 def _once(lines: list[Line]) -> list[Line]:
-    """A URI that several members offer is the first one's, and the others say so."""
+    """A URI that several members offer belongs to the first, and the lines of the others say so."""
     owners: dict[tuple[DefinitionKind, str], Member] = {}
     found = []
     for line in lines:
@@ -131,7 +131,7 @@ def _reason(row: Row, name: str) -> str:
 
 
 def tokens_of(body: str) -> int:
-    """The tokens of a tool as a model gets it: clients pass on name, description and input schema."""
+    """The tokens of a tool as a model sees it: clients pass on name, description and input schema."""
     value = json.loads(body)
     seen = {key: value[key] for key in SEEN_BY_MODELS if key in value}
     return model_tokens.count(json.dumps(seen, ensure_ascii=False, separators=(",", ":")))
@@ -148,7 +148,7 @@ def _weight(bundle: Bundle, tools: list[Line]) -> Weight:
 
 
 def assign_names(user: Any, bundle: Bundle) -> None:
-    """Give names to all that the members have now, so that they are settled before an agent asks."""
+    """Assign names to everything that the members have now, so that they are settled before an agent asks."""
     rows = changing.current_members(bundle)
     everything = bundles.rows_of(
         endpoints.members_of(user, list(rows)), (DefinitionKind.TOOL, DefinitionKind.PROMPT), hidden=True

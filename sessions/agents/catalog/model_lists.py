@@ -1,5 +1,5 @@
-"""What a model gets of an endpoint: the list of tools exactly as a token with every scope and no rules gets it, with what
-each costs, and what would make it easier to use."""
+"""What a model sees of an endpoint: the tools list exactly as for a token with every scope and no rules, with the cost
+of each tool and advice on making it easier to use."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from sessions.agents.endpoints import BundleEndpoint, Member
 
 @dataclass(frozen=True)
 class ModelTool:
-    """`row` is None for tools of a server's own endpoint, and for those that mcpadmin adds. `listed`: not only found by
+    """`row` is None for tools at a server's own endpoint, and for those that mcpadmin adds. `listed`: not only found by
     search."""
 
     name: str
@@ -40,14 +40,14 @@ class ModelTool:
 
     @property
     def before(self) -> dict[str, Any] | None:
-        """The server's own, where the bundle says something else."""
+        """The server's own definition, if the bundle overrides it."""
         return json.loads(self.row.body) if self.row is not None and self.row.override else None
 
 
 @dataclass(frozen=True)
 class ModelList:
-    """`withheld`: tools that no token gets: a rule denies them, a change waits for approval, or clients cannot read them.
-    `off`: members of a bundle whose lists agents do not get now."""
+    """`withheld`: tools that no token gets: a rule denies them, a change awaits approval, or clients cannot read them.
+    `off`: members of a bundle whose lists agents currently do not get."""
 
     tools: list[ModelTool]
     instructions: str
@@ -111,7 +111,7 @@ def _judged(
 ) -> list[ModelTool]:
     definitions: list[dict[str, Any]] = [json.loads(body) for body in bodies]
     counts = [tokens_of(body) for body in bodies]
-    # no client is known whose prefix is longer
+    # no known client has a longer prefix
     judged = advice(definitions, counts, shown_by_claude_code(slug, ""))
     return [
         ModelTool(str(definition.get("name", "")), definition, tokens, found, row, shown)

@@ -1,4 +1,4 @@
-"""What would happen: the verdict on each definition of a server, and the rule that decides. Only reads."""
+"""What would happen: the verdict on each definition of a server, and the rule that decides. Read-only."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from servers.enums import AgentScope, DefinitionKind, PolicyEffect
 from servers.models import AgentToken, Bundle, Server
 from sessions.agents.catalog.bundle_contents import Contents
 
-#: rows of one page
+#: rows per page
 PAGE: Final = 100
 #: a token with every scope and no rules
 ANY: Final = Policy("the token")
@@ -21,7 +21,7 @@ ANY: Final = Policy("the token")
 
 @dataclass(frozen=True)
 class Previewed:
-    """`name`: the name or URI, as agents know it."""
+    """`name`: the name or URI as agents know it."""
 
     name: str
     kind: DefinitionKind
@@ -30,15 +30,15 @@ class Previewed:
 
 @dataclass(frozen=True)
 class Preview:
-    """`page` has what is shown of all."""
+    """`rows`: the verdicts on the definitions of `page`."""
 
     rows: list[Previewed]
     page: Page[Any]
 
 
 def preview(server: Server, token: AgentToken | None, number: str = "") -> Preview:
-    """`server` as `access.with_identity_of` returned it. Without a token: for one with every scope and no rules. `number`: of the
-    page."""
+    """`server` as returned by `access.with_identity_of`. Without `token`: for one with every scope and no rules.
+    `number`: of the page."""
     known = policies.policies_at(server, token) if token is not None else Policies(policies.policy_of(server), ANY)
     scoped = token is None or AgentScope.DESTRUCTIVE.value in token.scopes
     found = server.definitions.filter(removed_at=None, **server.identity_filter).order_by("kind", "position", "pk")
@@ -53,7 +53,7 @@ def preview(server: Server, token: AgentToken | None, number: str = "") -> Previ
 
 
 def _withheld(token: AgentToken, kind: DefinitionKind, key: str) -> Verdict | None:
-    """What no rule decides, because the token was made without it."""
+    """The verdict if the token itself excludes the definition, so that no rule is needed."""
     needed = AgentScope.CALL if kind == DefinitionKind.TOOL else AgentScope.READ
     if needed.value not in token.scopes:
         return Verdict(PolicyEffect.DENY, f"The token does not have the scope {needed.value}.")
@@ -63,7 +63,7 @@ def _withheld(token: AgentToken, kind: DefinitionKind, key: str) -> Verdict | No
 
 
 def preview_of_bundle(contents: Contents, bundle: Bundle, number: str = "") -> Preview:
-    """For a token with every scope and no rules. Also what no client could read. Two queries."""
+    """The preview for a token with every scope and no rules, including what no client can read. Two queries."""
     servers = [one.endpoint.server for one in contents.members]
     known = policies.policies_of_each([bundle, *servers])
     shown = [line for line in contents.lines if line.listed or (line.offered and not line.readable)]

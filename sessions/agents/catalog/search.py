@@ -1,4 +1,4 @@
-"""Search mode of a bundle: two tools of our own stand for a list that no model can hold."""
+"""Search mode of a bundle: two tools of our own replace a list that is too long for any model."""
 
 import json
 import re
@@ -14,16 +14,16 @@ FIND_TOOL: Final = "find_tool"
 CALL_TOOL: Final = "call_tool"
 MOST_FOUND: Final = 20
 _FOUND: Final = 8
-#: of a description: what it says at the end of a book is not what it is
+#: searched characters of a description: the end of a very long one does not say what the tool does
 _SEARCHED: Final = 20_000
-#: of name and title together
+#: searched characters of name and title together
 _NAMED: Final = 500
-#: of all descriptions together, in equal shares: the lists of hostile servers have many megabytes
+#: searched characters of all descriptions together, in equal shares: hostile servers have lists of many megabytes
 SEARCHED_IN_ALL: Final = 4 * 1024 * 1024
-#: of the beginnings of a word that are kept
+#: longest prefix of a word that is kept
 _STEM: Final = 40
 _WORD: Final = re.compile(r"[^\W_]+")
-#: Thai, Lao, Burmese, Khmer, Chinese, Japanese, and Korean, which puts its particles after words
+#: Thai, Lao, Burmese, Khmer, Chinese, Japanese, and Korean, which attaches particles to words
 _UNSPACED: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff]+)"
@@ -78,7 +78,7 @@ class SearchQuery:
 
 
 def wanted(exchange: Exchange) -> SearchQuery | str:
-    """What *find tool* is asked for; or words for the model that it can act on."""
+    """What *find tool* is asked for, or an error message that the model can act on."""
     given = exchange.params.get("arguments")
     query = given.get("query") if isinstance(given, dict) else None
     if not isinstance(query, str) or not query.strip():
@@ -90,8 +90,8 @@ def wanted(exchange: Exchange) -> SearchQuery | str:
 
 
 def found(items: Sequence[dict[str, Any]], query: str, limit: int) -> list[dict[str, Any]]:
-    """Definitions that have words of the query, best first: a word of the name counts more than one of the description,
-    a rare word more than one that many tools have."""
+    """Definitions that contain words of the query, best first: a word in the name counts more than one in the
+    description, a rare word more than one that many tools have."""
     words, share = set(_words(query)), min(_SEARCHED, SEARCHED_IN_ALL // max(1, len(items)))
     hits = [
         (
@@ -110,8 +110,8 @@ def found(items: Sequence[dict[str, Any]], query: str, limit: int) -> list[dict[
 
 
 def _said(wanted: set[str], text: str) -> set[str]:
-    """Those of the words that the text has; of longer ones, one may begin with the other. The beginnings are looked up, not
-    compared with each other: a hostile server has many words."""
+    """The wanted words that occur in the text; longer ones also match if one is a prefix of the other. Prefixes are
+    looked up, not compared pairwise: a hostile server has many words."""
     words = set(_words(text))
     if not text.isascii():
         words |= set("".join(_UNSPACED.findall(text)))
@@ -124,7 +124,7 @@ def _said(wanted: set[str], text: str) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    """In scripts without spaces, every two consecutive characters."""
+    """The words of a text; in scripts without spaces, every two consecutive characters."""
     found: list[str] = []
     for word in _WORD.findall(normalize("NFC", _CAMEL.sub(" ", text)).casefold()):
         if word.isascii():
@@ -151,7 +151,7 @@ def answer(items: Sequence[dict[str, Any]], total: int) -> dict[str, Any]:
 
 
 def inner(exchange: Exchange) -> Exchange:
-    """The call that *call tool* stands for. Raises Refusal."""
+    """The call that *call tool* wraps. Raises Refusal."""
     given = exchange.params.get("arguments")
     name = given.get("name") if isinstance(given, dict) else None
     if not isinstance(given, dict) or not isinstance(name, str) or not name:

@@ -1,5 +1,5 @@
-"""What the policies of an endpoint, a bundle and a token say about a request. A decision costs a read of this process's
-memory; a hint drops what is known, and without one it is read again after seconds."""
+"""What the policies of an endpoint, a bundle and a token say about a request. A decision only reads this process's
+memory; a hint invalidates it, and without one it is read again after a few seconds."""
 
 import time
 from collections import OrderedDict
@@ -25,27 +25,27 @@ from sessions.mcp.core import methods
 from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 
 _MOST_NOTED: Final = 10_000
-#: an equal refusal is an audit event at most this often
+#: the same refusal is recorded as an audit event at most this often
 _NOTED_SECONDS: Final = 60.0
 ASK_WHOM: Final = "Ask the token's owner, or someone who manages the server in mcpadmin."
-#: whose policy is kept in memory; that of a token is part of its principal
+#: whose policies are cached; a token's policy is part of its principal
 PolicyOwner = Server | Bundle
 
 
 class Forbidden(Rejected):
-    """A rule denies it, or its definition waits for a person."""
+    """A rule denies it, or its definition awaits approval."""
 
 
 class _Memory(Recent[tuple[type[PolicyOwner], int], Policy]):
     """Caches the policies of endpoints and bundles."""
 
     def known(self, owners: Sequence[PolicyOwner]) -> list[Policy] | None:
-        """None if one has to be read."""
+        """The cached policies; None if one must be read."""
         found = [policy for owner in owners if (policy := self.get((type(owner), owner.pk))) is not None]
         return found if len(found) == len(owners) else None
 
     def read(self, owners: Sequence[PolicyOwner]) -> list[Policy]:
-        """For a thread: reads the database at most once in a few seconds."""
+        """Call it in a thread: it reads the database at most once every few seconds."""
         if (known := self.known(owners)) is not None:
             return known
         generation, found = self.generation, policies.policies_of_each(owners)
@@ -62,23 +62,23 @@ def policy_owner_of(place: Endpoint | BundleEndpoint) -> PolicyOwner:
 
 
 def policies_of(entry: Entry) -> Policies:
-    """The policies for a request to one server, perhaps through a bundle. For a thread."""
+    """The policies for a request to one server, perhaps through a bundle. Call it in a thread."""
     return _joined(entry, memory.read(_owners(entry)))
 
 
 def remembered(entry: Entry) -> Policies | None:
-    """The same without reading; None if something has to be read."""
+    """The same from the cache; None if something must be read."""
     known = memory.known(_owners(entry))
     return _joined(entry, known) if known is not None else None
 
 
 def policies_of_members(entry: Entry, place: BundleEndpoint) -> dict[int, Policies]:
-    """The policies for requests to each member, by the key of its server. For a thread."""
+    """The policies for requests to each member, by the key of its server. Call it in a thread."""
     return _of_members(entry, place, memory.read(_of_bundle(place)))
 
 
 def policies_by_server(entry: Entry) -> dict[int, Policies]:
-    """The policies for each server that the entry reaches, by its key. For a thread."""
+    """The policies for each server that the entry reaches, by its key. Call it in a thread."""
     place = entry.place
     return (
         policies_of_members(entry, place)
@@ -88,7 +88,7 @@ def policies_by_server(entry: Entry) -> dict[int, Policies]:
 
 
 def remembered_by_server(entry: Entry) -> dict[int, Policies] | None:
-    """The same without reading; None if something has to be read."""
+    """The same from the cache; None if something must be read."""
     place = entry.place
     if isinstance(place, BundleEndpoint):
         known = memory.known(_of_bundle(place))
@@ -119,7 +119,7 @@ def _joined(entry: Entry, found: Sequence[Policy]) -> Policies:
 
 
 class _Refusals:
-    """Audit events of what a rule denies, in one web process: an equal refusal is noted at most once a minute."""
+    """Audit events for what rules deny, in one web process: the same refusal is recorded at most once a minute."""
 
     def __init__(self) -> None:
         self._noted: OrderedDict[tuple[str, ...], float] = OrderedDict()
@@ -127,13 +127,13 @@ class _Refusals:
     def note(
         self, actor: Actor, token: AgentToken, server: Server, method: str, target: str, reason: str, **more: str
     ) -> None:
-        """For a thread. `target`: as the server knows it."""
+        """Call it in a thread. `target`: as the server knows it."""
         key, now = (str(token.uid), str(server.uid), method, target), time.monotonic()
         if now - self._noted.get(key, float("-inf")) < _NOTED_SECONDS:
             return
         details = {"token": str(token.uid), "method": method, "reason": reason, **more}
         permissions.record_refusal(actor, server, target[:300], **details)
-        self._noted[key] = now  # what could not be recorded is not known
+        self._noted[key] = now  # only after it was recorded
         while len(self._noted) > _MOST_NOTED:
             self._noted.popitem(last=False)
 
@@ -142,10 +142,10 @@ refusals: Final = _Refusals()
 
 
 class PolicyCheck:
-    """What a call must pass before it is placed. Its methods are for threads."""
+    """What a call must pass before it is placed. Call its methods in threads."""
 
     def check(self, exchange: Exchange, asked: CallRequest, target: Target, *, repeated: bool) -> Hold | None:
-        """None: the call may be sent. `repeated`: equal calls came too often. Raises Forbidden."""
+        """Returns None if the call may be sent. `repeated`: identical calls came too often. Raises Forbidden."""
         kind, key = operation_of(asked.method).place(asked.target)
         shown = exchange.named(key)
         if target.approved_digest:
@@ -161,7 +161,7 @@ class PolicyCheck:
         if verdict.effect is PolicyEffect.DENY:
             self._note(exchange, asked, verdict.why)
             raise Forbidden(f"{shown} was not called. {verdict.why} {ASK_WHOM}")
-        if asked.method == methods.COMPLETE:  # suggestions while a person types: nobody is asked for each
+        if asked.method == methods.COMPLETE:  # suggestions while a person types: do not ask for approval of each
             if verdict.effect is PolicyEffect.ASK:
                 raise Forbidden(f"Nothing was completed. {verdict.why}")
             return None
@@ -183,7 +183,8 @@ def may_follow(known: Policies, uri: str, shown: str) -> bool:
 
 
 def require_followable(actor: Actor, entry: Entry, uri: str, shown: str) -> None:
-    """Nobody can be asked about each update of a resource. Raises Refusal. For a thread."""
+    """Require that the rules allow following it: updates cannot be approved one by one. Raises Refusal. Call it in a
+    thread."""
     verdict = policies_of(entry).decide(PolicyKind.RESOURCE, uri, shown)
     if verdict.effect is not PolicyEffect.ALLOW:
         token, server = entry.principal.token, entry.endpoint.server

@@ -1,6 +1,6 @@
-"""Which limits a request counts against: of its token, its person, the endpoint or bundle, and what a rule names.
+"""Which limits a request counts against: those of its token, its person, the endpoint or bundle, and those in rules.
 
-A token, endpoint or bundle may have limits of its own in its policy. Those of a token only lower what the product allows.
+A token, endpoint or bundle may have its own limits in its policy. Those of a token can only lower the product's limits.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ def _rate(key: str, per_second: int, name: str, words: str) -> Rate:
 
 
 def of_principal(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
-    """Limits of every request."""
+    """Limits that apply to every request."""
     return _rates(principal), _flights(principal)
 
 
@@ -69,7 +69,7 @@ def _flight(key: str, name: str) -> InFlight:
 
 
 def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFlight]]:
-    """Limits of all requests at an endpoint or bundle, if it has any."""
+    """Limits for all requests to an endpoint or bundle, if it has any."""
     rates, flights = [], []
     key = f"server:{owner.pk}" if isinstance(owner, Server) else f"bundle:{owner.pk}"
     if (rate := policy.requests_per_second) is not None:
@@ -82,13 +82,13 @@ def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFli
 
 
 def of_call(known: Policies, exchange: Exchange) -> tuple[list[Rate], list[InFlight]]:
-    """Limits of the server behind a bundle; for a server's own endpoint, the request was counted before."""
+    """Limits of the server behind a bundle; for a server's own endpoint, the request has already been counted."""
     entry = exchange.entry
     return ([], []) if entry.bundle is None else of_owner(entry.endpoint.server, known.endpoint)
 
 
 def of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> list[Rate]:
-    """Limits set by rules. A request that brings answers belongs to a call that was already counted."""
+    """Limits set by rules. A request that brings answers belongs to a call that has already been counted."""
     answers = exchange.era is Era.MODERN and "requestState" in exchange.params
     if asked.method == methods.COMPLETE or answers:
         return []
@@ -96,11 +96,11 @@ def of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> list[Ra
 
 
 def _of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> Iterator[Rate]:
-    """Counted for each name or URI on its own, not for the pattern."""
+    """The rules' limits, counted per name or URI, not per pattern."""
     place, key = operation_of(asked.method).place(asked.target)
     entry, kind, shown = exchange.entry, KIND_OF[place], exchange.named(key)
     server, bundle = entry.endpoint.server, entry.bundle
-    digest = hashlib.sha256(f"{server.pk} {kind} {key}".encode()).hexdigest()[:32]  # no name of a server's is in Redis
+    digest = hashlib.sha256(f"{server.pk} {kind} {key}".encode()).hexdigest()[:32]  # keeps servers' names out of Redis
     token = entry.principal.token.pk
     found = [
         (known.endpoint.calls_per_minute(kind, key), f"server:{server.pk}", _by_managers(server)),

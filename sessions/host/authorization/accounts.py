@@ -60,7 +60,7 @@ class MemoryStore:
 
 
 class TokenOutcome:
-    """Records on the credentials board whether the credential works. It never waits."""
+    """Records on the credentials board whether the credential works. Never waits."""
 
     def __init__(self, db: Database, row: tuple[int, int], redactor: Redactor) -> None:
         self._db, self._row, self._redactor = db, row, redactor
@@ -114,7 +114,7 @@ class ReferredToken:
 def account_authorization(
     launch: Launch, spec: HttpSpec | WebSocketSpec, account: Parts, db: Database, redactor: Redactor
 ) -> Authorization:
-    """Each session gets its own tokens. They are in no row: only the account can renew them."""
+    """Each session gets its own tokens. They are not stored: only the account can renew them."""
     outcome = TokenOutcome(db, launch.account_row, redactor)
     settings = replace(_settings(spec.url, account, launch.expected), **_given(account, redactor))
     http = http_for(launch, spec, settings)
@@ -123,7 +123,7 @@ def account_authorization(
 
 
 def http_for(launch: Launch, spec: HttpSpec | WebSocketSpec, settings: AuthorizationSettings) -> AuthorizationHttp:
-    """What a session sends the requests about its tokens with."""
+    """The HTTP client that a session uses for requests about its tokens."""
     return AuthorizationHttp(
         spec.policy,
         spec.tls,

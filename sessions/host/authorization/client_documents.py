@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 async def run(db: Database, uid: UUID) -> None:
-    """Does nothing if another worker took it first. A worker that dies meanwhile leaves it to the next request."""
+    """Does nothing if another worker took it first. If the worker dies in the meantime, the next request does it."""
     try:
         client = await db.write(partial(clients.take, uid))
         if client is not None:

@@ -6,7 +6,7 @@ from servers.secret import Secret
 from sessions.host.answer_redaction import Redactor
 from sessions.mcp.client.authorization import Grant
 
-#: the log filter knows this many values per session, the newest ones
+#: the log filter knows this many values per session: the newest
 _KEPT = 12
 
 

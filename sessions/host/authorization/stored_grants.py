@@ -39,7 +39,7 @@ _ASK_AGAIN_SECONDS = 0.1
 
 
 class RowStore:
-    """The grant of one identity at `place`, where its server was when this began."""
+    """The grant of one identity at `place`, the address of its server when this object was created."""
 
     def __init__(self, db: Database, identity: int, place: Destination, redactor: Redactor) -> None:
         self._db, self._identity, self._place, self._known = db, identity, place, Known(redactor)
@@ -58,8 +58,8 @@ class RowStore:
         return grant
 
     async def save(self, grant: Grant) -> None:
-        """In place of what was loaded last. Waits for the database as long as it takes: the previous token may already be
-        invalid."""
+        """Replace the grant that was loaded last. Waits for the database as long as it takes: the previous token may
+        already be invalid."""
         self._known.learn(grant)
         text = Secret(json.dumps(grant.to_data()))
         try:
@@ -105,7 +105,7 @@ class HeldAuthorization(Authorization):
 
 
 def authorized(launch: Launch, db: Database, redactor: Redactor) -> Launch:
-    """`launch` with its source of tokens. A local process, and a server with its own Authorization header, need
+    """`launch` with its token source. A local process, and a server with its own Authorization header, need
     none."""
     if isinstance(launch.spec, StdioSpec):
         return launch
@@ -132,8 +132,8 @@ def for_sign_in(
     expected: Expected | None = None,
     certificate: Certificate | None = None,
 ) -> Authorization:
-    """To prepare and finish a person's sign-in. `client`: settings of the client, if the person chose one. `redactor` learns
-    the secrets of both."""
+    """The authorization that prepares and finishes a person's sign-in. `client`: settings of the client, if the person
+    chose one. `redactor` learns the secrets of both."""
     if client.get("client_secret"):
         redactor.learn([Secret(client["client_secret"])])
     store = RowStore(db, identity, origin(url), redactor)
@@ -152,8 +152,8 @@ async def shared_client(server: Server, db: Database, redactor: Redactor) -> Reg
 
 
 def settings_for(url: str, expected: Expected | None = None) -> AuthorizationSettings:
-    """An instance reachable over https serves a client metadata document. Others, and those in a private network, use
-    dynamic registration where the server has it."""
+    """An instance reachable over https serves a client metadata document. Others, and those on a private network, use
+    dynamic registration if the server supports it."""
     return AuthorizationSettings(
         server_url=as_sent(url),
         redirect_uri=client_document.callback(),

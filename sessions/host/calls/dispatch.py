@@ -1,4 +1,4 @@
-"""Calls: claim, send, outcome. Wake-ups and ticks only name a row. The claim makes sure that a row named twice is sent
+"""Calls: claim, send, outcome. Wake-ups and ticks only name a row. The claim ensures that a row named twice is sent
 once."""
 
 import asyncio
@@ -44,8 +44,8 @@ class Calls:
         self.closed = False
 
     def accept(self, uid: UUID, session_id: int) -> None:
-        """Start handling a call that waits for this session. Without room for it the call is dropped: the tick finds its
-        row again."""
+        """Start handling a call that waits for this session. Without room, the call is dropped: the tick finds its row
+        again."""
         if self.closed or uid in self._running:
             return
         if not self._has_room(session_id):
@@ -58,7 +58,8 @@ class Calls:
         task.add_done_callback(self._tasks.discard)
 
     def _has_room(self, session_id: int) -> bool:
-        """Beyond the limit each session may still fill its slots: the lines of a few slow servers hold up no others."""
+        """Beyond the limit, each session may still fill its slots, so that the queues of a few slow servers do not hold
+        up others."""
         if len(self._running) < CALLS_LIMIT:
             return True
         return self._of_session[session_id] < CONCURRENCY and self._find(session_id) is not None
@@ -115,7 +116,7 @@ class CallRun:
         self._db, self._find, self._spool = db, find, spool
         self._sending: asyncio.Task[Raw] | None = None
         self._live: OpenSession | None = None
-        #: for what the call waited on our side when it was cancelled, with no request at the server
+        #: what the call was waiting for on our side when it was cancelled, with no request at the server
         self._waited_for: Origin | None = None
         self._cancelled = False
         self._words = ""
@@ -145,8 +146,8 @@ class CallRun:
                 await self._answer(call, live)
 
     async def _take(self, live: OpenSession) -> PendingCall | None:
-        """An agent's call waits until a change that the server announced is read: it may be of the tool that it calls.
-        Changes of other lists do not concern it."""
+        """An agent's call waits until a change that the server announced is read: it may affect the tool that is
+        called. Changes to other lists do not matter."""
         take = partial(claims.take, self.uid, live.lease, unread=live.catalog.unread)
         taken = await self._db.write(take, claims.taken_events)
         if taken is not None and taken.too_early and await live.catalog.catch_up(taken.too_early):
@@ -161,7 +162,7 @@ class CallRun:
             outcome = outcomes.of_internal_error(exc, texts_of(call.method).unknown_outcome)
         try:
             await self._record(call, live, outcome)
-        except (RowsOrphaned, RowsRefused):  # no later try would do better
+        except (RowsOrphaned, RowsRefused):  # retrying would not help
             await self._spool.done(call.uid)
             raise
         await self._spool.done(call.uid)
@@ -169,7 +170,7 @@ class CallRun:
             live.follow_tasks()
 
     async def _record(self, call: PendingCall, live: OpenSession, outcome: CallOutcome) -> None:
-        """An outcome that the database refuses ends the call without what the server sent."""
+        """If the database refuses the outcome, the call ends without what the server sent."""
         keep = partial(self._spool.keep, SpooledOutcome(call, live.lease, outcome))
         finish = partial(claims.finish, call, live.lease, outcome, await outcomes.packed(self._db, outcome))
         try:
@@ -193,7 +194,7 @@ class CallRun:
             raw = await self._send(sender, request)
         except McpError as error:
             if error.fault in (Fault.UNAUTHORIZED, Fault.KEY_NEEDED):
-                live.client.check()  # this tool alone may be refused; the others and the calls that run may not
+                live.client.check()  # maybe only this tool is refused, and not the others or the running calls
             return await outcomes.of_failure(error, masks, unknown_outcome)
         except asyncio.CancelledError:
             if not self._cancelled:
@@ -220,7 +221,8 @@ class CallRun:
         return await self._sending
 
     async def _before_send(self, call: PendingCall, live: OpenSession, number: int, reason: str) -> None:
-        """The claim already committed the first attempt. Each further attempt is committed before its bytes leave."""
+        """The claim already committed the first attempt. Each further attempt is committed before its bytes are
+        sent."""
         if number == 1:
             return
         try:

@@ -1,5 +1,5 @@
-"""Tasks whose call has ended without an answer, because its worker or session was lost, or the call gave up: followed on by
-the open session."""
+"""Lets the open session follow tasks whose call has ended without an answer, because its worker or session was lost, or
+because the call gave up."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from sessions.models.server_task import FOLLOWED_FOR
 
 log = structlog.get_logger(__name__)
 
-#: between two looks at the rows that nothing asked for, while there are any: a wake-up may be lost
+#: between two unprompted looks at the rows, while there are any: a wake-up may be lost
 LOOK_SECONDS: Final = 60.0
 #: before a task that could not be followed is tried again, or rows that could not be read are read again
 RETRY_SECONDS: Final = 2.0
@@ -42,7 +42,7 @@ class OrphanedTasks:
         self._cancelled: set[int] = set()
         self._cancelling: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
-        #: something may have changed in the rows
+        #: set when the rows may have changed
         self._news = asyncio.Event()
 
     @property
@@ -50,8 +50,8 @@ class OrphanedTasks:
         return bool(self._following)
 
     def look(self) -> asyncio.Task[None]:
-        """Call when the session opens, when a call ends without an answer, and when a person cancels. The task ends when none
-        is left."""
+        """Call when the session opens, when a call ends without an answer, and when a person cancels. The returned task
+        ends when none is left."""
         self._news.set()
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run(), name="mcp orphaned tasks")
@@ -62,7 +62,7 @@ class OrphanedTasks:
         self._news.set()
 
     async def _run(self) -> None:
-        """Runs until none is left or the session ends. The end of a session cancels none of them at the server."""
+        """Runs until none is left or the session ends. Ending a session does not cancel them at the server."""
         while self._is_open():
             self._news.clear()
             try:
@@ -111,7 +111,7 @@ class OrphanedTasks:
         await asyncio.sleep(RETRY_SECONDS)
 
     async def _outcome(self, orphan: Orphan) -> CallOutcome | None:
-        """None if it could not be followed: the session may still be, or a later one."""
+        """None if it could not be followed: this session tries again, or a later one does."""
         call = orphan.call
         masks = outcomes.ResultMasks.of(call, self._lease, self._redactor)
         record = TaskRecord(self._db, call, self._lease)
@@ -147,4 +147,4 @@ class OrphanedTasks:
                 why = outcomes.ResultMasks.of(call, self._lease, self._redactor).text(error.detail)
                 with suppress(RowsOrphaned):
                     await self._db.persist(partial(server_tasks.not_cancelled, call, self._lease, why))
-            self._cancelled.discard(call.pk)  # after a failure that passes, the next look tries again
+            self._cancelled.discard(call.pk)  # after a temporary failure, the next look tries again

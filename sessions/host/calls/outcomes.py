@@ -24,12 +24,12 @@ from sessions.host.db import Database, DatabaseAway
 from sessions.mcp.core.errors import Fault, McpError, ProtocolError, RpcError
 from sessions.mcp.core.input_requests import Origin
 
-#: as JSON text: a larger answer is searched in a thread
+#: length as JSON text: a larger answer is searched in a thread
 LARGE_CHARS = 64 * 1024
 _threads = ThreadPoolExecutor(2, "host-masking")
 
 MAY_HAVE_RUN = "The tool may have run."
-# The server did say how the call ends. Only what the tool did until then is unknown.
+# The server did say how the call ended. Only what the tool did before that is unknown.
 _NO_ANSWER_TO_COME = {Fault.REDIRECTED, Fault.INPUT_REFUSED, Fault.TASK_CANCELLED}
 
 
@@ -48,7 +48,7 @@ class ResultMasks:
         return cls(redactor, redaction.Subject(RedactedPart.RESULT, lease.server_id, call.target, schema))
 
     def json_text(self, value: Any) -> tuple[str, int]:
-        """And how many values the rules masked."""
+        """The masked JSON text, and how many values the rules masked."""
         return redaction.redacted(self.redactor.json_text(value), self.subject, payload_privacy.latest())
 
     def text(self, text: str) -> str:
@@ -57,7 +57,7 @@ class ResultMasks:
 
 @dataclass(frozen=True)
 class Conformity:
-    """`words` say how a result breaks the promise of its method, or why that could not be checked. `valid`: whether it
+    """`words` say how a result violates what its method promises, or why that could not be checked. `valid`: whether it
     matches the tool's output schema; None: there is none, or it could not be checked."""
 
     words: str = ""
@@ -68,7 +68,7 @@ UNCHECKED = Conformity()
 
 
 def requires_input(raw: dict[str, Any], *, modern: bool) -> bool:
-    """A legacy server has no such results: what it writes there is a member like any other."""
+    """A legacy server has no such results: there, `resultType` is a member like any other."""
     return modern and raw.get("resultType") == "input_required"
 
 
@@ -100,7 +100,7 @@ def of_result(
 
 
 async def of_answer(answer: Any, outcome: Callable[[], CallOutcome]) -> CallOutcome:
-    """What `outcome` makes of `answer`. Searching a large one for secrets takes seconds, during which the loop
+    """The result of `outcome` for `answer`. Searching a large one for secrets takes seconds, during which the loop
     continues."""
     if len(dumped(answer)) <= LARGE_CHARS:
         return outcome()
@@ -108,7 +108,7 @@ async def of_answer(answer: Any, outcome: Callable[[], CallOutcome]) -> CallOutc
 
 
 def _misshapen(raw: dict[str, Any]) -> str:
-    """How it breaks the shape that every tool result has."""
+    """How the result deviates from the shape that every tool result has."""
     content, words = raw.get("content"), []
     if not isinstance(content, list):
         words.append("The result has no list “content”.")
@@ -134,7 +134,7 @@ def of_error(error: McpError, masks: ResultMasks, unknown_outcome: str = MAY_HAV
 
 
 async def of_failure(error: McpError, masks: ResultMasks, unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
-    """As `of_error`, of one whose data may be large."""
+    """Like `of_error`, for an error whose data may be large."""
     data = error.data if isinstance(error, RpcError) else None
     return await of_answer(data, partial(of_error, error, masks, unknown_outcome))
 
@@ -145,7 +145,7 @@ def cancelled(detail: str = "", unknown_outcome: str = MAY_HAVE_RUN) -> CallOutc
 
 
 def cancelled_while_waiting(origin: Origin, detail: str = "", unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
-    """Cancelled while it waited to be sent again, with an answer or after a visit: nothing of it was at the server."""
+    """Cancelled while it waited to be sent again, with an answer or after a visit: the server had no request of it."""
     if origin == "error":
         words = f"{detail} {BEFORE_A_VISIT}".strip()
         return CallOutcome(CallState.CANCELLED, fault=Fault.CANCELLED, detail=words)
@@ -161,7 +161,7 @@ def task_not_cancellable(detail: str = "", unknown_outcome: str = MAY_HAVE_RUN) 
 
 
 def of_internal_error(exc: Exception, unknown_outcome: str = MAY_HAVE_RUN) -> CallOutcome:
-    """A bug on our side after the claim: whether the bytes left is unknown."""
+    """A bug on our side after the claim: whether the bytes were sent is unknown."""
     words = f"mcpadmin failed while it ran this call ({type(exc).__name__})."
     return _with_unknown_outcome(CallState.OUTCOME_UNKNOWN, "internal_error", words, unknown_outcome)
 
@@ -180,8 +180,8 @@ def not_stored(outcome: CallOutcome, problem: Exception) -> CallOutcome:
 
 
 async def packed(db: Database, outcome: CallOutcome) -> Payload | None:
-    """The row of a large result, for the transaction that writes it. None for a small one, while the database is away, and
-    when it cannot be encrypted: then the transaction meets the same and says so."""
+    """The row of a large result, for the transaction that writes it. None for a small one, and if the database is
+    unavailable or the result cannot be encrypted: then the transaction fails in the same way and reports it."""
     if not outcome.has_large_result:
         return None
     try:

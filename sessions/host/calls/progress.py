@@ -1,5 +1,5 @@
-"""Progress of one call. Pushed at most ten times a second after a burst of twenty, saved at most twice; above that only
-the newest counts. Agents want each step of a short call, and a page takes the newest."""
+"""Progress of one call. Pushed at most ten times a second after a burst of twenty, saved at most twice a
+second; beyond that, only the newest counts. Agents want each step of a short call, and a page needs only the newest."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,8 +23,8 @@ SAVE_SECONDS = 0.5
 
 
 class _Throttle:
-    """Runs `act` at once, then at most once per interval, always with the newest state. The first `burst` times it waits
-    for no interval."""
+    """Runs `act` at once, then at most once per interval, always with the newest state. The first `burst` runs do not
+    wait for an interval."""
 
     def __init__(self, seconds: float, act: Callable[[], None], burst: int = 1) -> None:
         self._seconds, self._act, self._burst = seconds, act, burst
@@ -81,7 +81,8 @@ class CallProgress:
         self.request_id = str(request_id)
 
     def task(self, state: TaskState) -> None:
-        """The call became a task: until it is over, its status is shown in place of progress messages. Its row outlives us."""
+        """The call became a task: until it is over, its status is shown in place of progress messages. Its row outlives
+        this worker."""
         self.has_task = True
         state = replace(state, message=self._masked(state.message))
         self._record(state)

@@ -36,7 +36,7 @@ class OperationRequest:
     @cached_property
     def traceparent(self) -> str:
         """W3C trace context (2026-07-28, `_meta`): the call's uid is the trace id, so a server's own traces lead
-        here. Empty in the legacy era, which has none."""
+        here. Empty in the legacy era, which has no trace context."""
         return f"00-{self.call.uid.hex}-{secrets.token_hex(8)}-01" if self.live.modern else ""
 
     @property
@@ -55,7 +55,7 @@ class OperationRequest:
 
 @dataclass(frozen=True)
 class Sender:
-    """`check` says whether the result keeps the promise of its method."""
+    """`check` says whether the result is what its method promises."""
 
     send: Callable[[OperationRequest], Coroutine[Any, Any, Raw]]
     check: Callable[[PendingCall, Raw], Awaitable[Conformity]]

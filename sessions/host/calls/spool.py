@@ -1,4 +1,4 @@
-"""Results on this machine's disk while the database is away.
+"""Results on this machine's disk while the database is unavailable.
 
 The worker itself writes a result to the database as soon as it can. Its spool is read only if the worker died before
 that. One file per worker, one JSON line per result, synced to disk before anything relies on it, at most LIMIT bytes.
@@ -41,10 +41,10 @@ class SpooledOutcome:
     lease: Lease
     outcome: CallOutcome
 
-    # A file may be read by a worker of the version before: it knows call and lease as "order" and "hold", and refuses
-    # fields that it does not know, so later ones stand apart.
+    # A file may be read by a worker of the previous version: it knows call and lease as "order" and "hold", and refuses
+    # unknown fields, so newer fields are kept separate.
     def line(self) -> bytes:
-        # What a server wants back in a round is not written here: its agent begins again.
+        # The state that a server wants back in a round is not written: its agent starts over.
         bare = replace(self.call, arguments="", definition="", agent=None)
         call = {**vars(bare), "actor": dict(vars(self.call.actor))}
         outcome = dict(vars(self.outcome))
@@ -90,8 +90,8 @@ class Spool:
         self._order = asyncio.Lock()
 
     async def keep(self, kept: SpooledOutcome) -> None:
-        """The first write to the database failed. A spool that cannot be written, or not encrypted, must not prevent the
-        next try."""
+        """Spool a result whose first write to the database failed. A spool that cannot be written or encrypted must not
+        prevent the next attempt."""
         self._waiting.add(kept.call.uid)
         async with self._order:
             try:
@@ -120,14 +120,14 @@ def _append(path: Path, kept: SpooledOutcome) -> None:
             _write_whole(descriptor, line)
             os.fsync(descriptor)
         except OSError:
-            os.ftruncate(descriptor, size)  # the rest of a line would be read as the beginning of the next one
+            os.ftruncate(descriptor, size)  # a partial line would be read as the beginning of the next one
             raise
     finally:
         os.close(descriptor)
 
 
 def _write_whole(descriptor: int, data: bytes) -> None:
-    """A disk that is nearly full takes a part."""
+    """Write everything: a disk that is nearly full accepts only a part at a time."""
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
@@ -135,7 +135,7 @@ def _write_whole(descriptor: int, data: bytes) -> None:
 
 # --- what a dead worker left ------------------------------------------------------------------------------------------
 def left_behind(directory: Path, me: UUID, dead: set[UUID]) -> list[Path]:
-    """Spools of workers that are in `dead`, or that have no row any more. Call in a reader thread."""
+    """Spools of workers that are in `dead`, or that no longer have a row. Call in a reader thread."""
     found = {path: uid for path in directory.glob("*.jsonl") if (uid := _uid(path)) not in (None, me)}
     living = set(Worker.objects.filter(uid__in=[uid for uid in found.values() if uid]).values_list("uid", flat=True))
     return [path for path, uid in found.items() if uid in dead or uid not in living]
@@ -149,8 +149,8 @@ def _uid(path: Path) -> UUID | None:
 
 
 async def merge(db: Database, paths: list[Path]) -> None:
-    """Write the outcomes of the calls. If a call already has a final state, the result is kept as a late one. What the key
-    ring does not open stays, for the time when it has that key again."""
+    """Write the outcomes of the calls. If a call already has a final state, the result is kept as a late one. Lines
+    that the key ring cannot open stay until it has that key again."""
     for path in paths:
         try:
             ends, closed = await asyncio.to_thread(_read, path)
@@ -167,7 +167,7 @@ async def merge(db: Database, paths: list[Path]) -> None:
 
 
 async def _merge_one(db: Database, kept: SpooledOutcome) -> None:
-    """What the database will never take does not keep it from those after it. Raises DatabaseAway."""
+    """A result that the database will never accept must not block those after it. Raises DatabaseAway."""
     try:
         try:
             await db.write(partial(_finish, kept, await outcomes.packed(db, kept.outcome)), list)
@@ -184,7 +184,8 @@ def _finish(kept: SpooledOutcome, row: Payload | None = None) -> list[Event]:
 
 
 def _read(path: Path) -> tuple[list[SpooledOutcome], list[bytes]]:
-    """What can be read, and the lines that the key ring does not open. Skips a line that a crash of the machine cut off."""
+    """The readable outcomes, and the lines that the key ring cannot open. Skips a line that a machine crash
+    truncated."""
     found, closed = [], []
     with path.open("rb") as lines:
         for line in lines:
@@ -199,7 +200,7 @@ def _read(path: Path) -> tuple[list[SpooledOutcome], list[bytes]]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replace the file of a worker that is gone, so nobody appends to it."""
+    """Replace the file. Its worker is gone, so no one appends to it."""
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

@@ -25,7 +25,7 @@ class Icons:
         self._task: asyncio.Task[None] | None = None
 
     def look(self) -> None:
-        """The server may have declared other icons, or the stored ones may be outdated."""
+        """Call when the server may have declared other icons, or the stored ones may be outdated."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look(), name="fetch icons")
 

@@ -1,5 +1,5 @@
-"""Between the protocol's server requests and the inbox's rows: what a question is about, and what is sent to the
-server."""
+"""Translates between the protocol's server requests and the inbox's rows: what a question is about, and what is sent to
+the server."""
 
 import json
 import uuid
@@ -20,10 +20,11 @@ from sessions.mcp.core import input_requests as rules
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.input_requests import InputRequest, Refused
 
-#: of one question, as JSON text
+#: characters of one question as JSON text
 QUESTION_CHARS: Final = 2 * 1024 * 1024
 URL_CHARS: Final = 8 * 1024
-#: what a person opens, and what an answer must match: a detected secret stays in it, or the answer would be wrong
+#: what a person opens, and what an answer must match: a detected secret is not masked in it, or the answer would be
+#: wrong
 _USED: Final = ("url", "requestedSchema")
 _ACTIONS: Final = {
     QuestionState.ACCEPTED: "accept",
@@ -39,8 +40,9 @@ def answered(launch: Launch) -> tuple[str, ...]:
 
 
 def covered(asked: InputRequest, agent: CallingAgent) -> bool:
-    """Whether an agent that made the call answers this, or people may. What a session declared was declared for all of
-    them. A legacy agent whose token asks no people gets the error that names a URL: its client knows it."""
+    """Whether the agent that made the call can answer this, or people may. What a session declared was declared for all
+    of them. A legacy agent whose token does not ask people gets the error that names a URL: its client understands
+    it."""
     if agent.asks_people:
         return True
     if asked.origin == "error" and agent.on_behalf.capabilities is None:
@@ -57,7 +59,7 @@ def new_question(
     asked: InputRequest, call: PendingCall | None, redactor: Redactor, patience: float, total: float
 ) -> NewQuestion:
     """Raises Refused for a request that no page could show."""
-    _require_room(dumped(asked.params))  # to look for secrets takes time
+    _require_room(dumped(asked.params))  # searching for secrets takes time
     params = _masked(asked.params, redactor)
     _require_room(params)
     kind = _kind(asked)
@@ -85,7 +87,7 @@ def _require_room(params: str) -> None:
 
 
 def _masked(params: Mapping[str, Any], redactor: Redactor) -> str:
-    """As JSON text."""
+    """The masked parameters as JSON text."""
     words = redactor.json_text({name: value for name, value in params.items() if name not in _USED})
     masked = redaction.detected_in_json(words, payload_privacy.latest())
     return redactor.json_text(params if masked == words else {**params, **json.loads(masked)})
@@ -132,7 +134,7 @@ def by_person(settled: Settled) -> bool:
 
 
 def answer_params(asked: InputRequest, settled: Settled | None) -> Mapping[str, Any]:
-    """Raises Refused where the protocol has no result that says it."""
+    """Raises Refused if the protocol has no result that expresses it."""
     action = _ACTIONS.get(settled.state) if settled is not None else None
     if settled is None or action is None or _lost(asked, settled):
         return _unanswered(asked.method)

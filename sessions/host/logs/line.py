@@ -25,7 +25,7 @@ class ServerLogLine:
     at: datetime = field(default_factory=timezone.now)
 
     def cut(self) -> "ServerLogLine":
-        """With no more than is written of it."""
+        """The line, truncated to what is stored."""
         return replace(self, text=self.text[:LINE_CHARS], logger=self.logger[:LOGGER_CHARS])
 
     def row(self, log_key: Mapping[str, int | None], seq: int) -> LogLine:

@@ -1,5 +1,5 @@
-"""Our own lines in a server's log that the server can trigger without end: the first one at once, repeats as a
-count."""
+"""Our own lines in a server's log that the server can trigger endlessly: the first one is written at once, repeats
+as a count."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The log of a session that this worker owns: server notifications, stderr and what the host did.
 
 Nothing here waits. If a server logs faster than lines are written, the oldest lines are dropped. The log itself states
-the exact number of dropped lines: since the previous such line, and in all.
+the exact number of dropped lines: since the previous such line, and in total.
 """
 
 import asyncio

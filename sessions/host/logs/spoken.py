@@ -18,7 +18,7 @@ from sessions.host.opening import Diagnosis
 from sessions.mcp.core.events import DiagnosticLine, LogMessage, NotDelivered, ProtocolViolation, RequestRefused
 from sessions.mcp.core.methods import LOG_LEVELS
 
-#: of one line, to an agent; a longer one is cut, and becomes text
+#: characters of one line passed on to an agent; a longer one is truncated, and becomes text
 PASSED_CHARS = 8_000
 
 
@@ -48,7 +48,7 @@ class ServerMessages:
         level, order = agent.on_behalf.log_level, LOG_LEVELS.index
         if level is None or event.level not in LOG_LEVELS or order(event.level) < order(level):
             return
-        # Numbered: of two hints that are equal the later one replaces the earlier one.
+        # Numbered, because a later hint replaces an equal earlier one.
         self._passed_on += 1
         line = {
             "n": self._passed_on,
@@ -80,5 +80,5 @@ class ServerMessages:
         return masked_words(text, self._redactor)
 
     def _masked_json(self, data: Any) -> str:
-        """Not as `_masked`: in JSON text, a word may begin behind an escape, and a mask must not take quotes with it."""
+        """Unlike `_masked`: in JSON text, a word may begin after an escape, and a mask must not include quotes."""
         return redaction.detected_in_json(self._redactor.json_text(data), payload_privacy.latest())

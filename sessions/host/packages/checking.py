@@ -1,4 +1,4 @@
-"""Comparisons of a pin with its registry, and of an offered version's tools with those known. Requested in rows."""
+"""Compares a pin with its registry, and the tools of an offered version with the known ones, as requested in rows."""
 
 import asyncio
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 async def run(db: Database, server_uid: UUID) -> None:
-    """Do one request of this server's package, if no other worker took it."""
+    """Handle one request for this server's package, unless another worker took it."""
     claimed = await db.write(partial(checks.claim, server_uid))
     if claimed is None:
         return
@@ -102,7 +102,7 @@ async def _store_check(db: Database, server_id: int, pin: Pin, problem: str, res
 
 
 def _launch(server_id: int) -> Launch:
-    """With the values of the shared identity. Raises LaunchProblem."""
+    """The launch with the values of the shared identity. Raises LaunchProblem."""
     return load(shared_session(Server.objects.get(pk=server_id)).pk)
 
 
@@ -153,11 +153,12 @@ async def _pypi(
     return {"same": pin if unchanged else same, "offer": offer}
 
 
-# --- with the catalogue ----------------------------------------------------------------------------------------------------
+# --- with the catalog
+# ------------------------------------------------------------------------------------------------------
 async def _compared_tools(
     db: Database, server_id: int, launch: Launch, package: PackageStart, spec: StdioSpec, offer: Pin, redactor: Redactor
 ) -> dict[str, Any]:
-    """Start the offered version aside, once, and compare the tools that it lists with the stored ones."""
+    """Start the offered version separately, once, and compare the tools that it lists with the stored ones."""
     programs = Programs(spec, lambda _line: None, package.seconds)
     folder = await start.installed(db, programs, package, offer)
     aside = replace(launch, spec=start.run_by(package.command, spec, offer, folder), package=None)
@@ -180,11 +181,11 @@ async def _listed(db: Database, launch: Launch, redactor: Redactor) -> list[dict
 
 
 def _ignore(event: Event) -> None:
-    """Nothing of a version that nobody took is logged."""
+    """Nothing is logged of a version that no one has accepted."""
 
 
 def _difference(server_id: int, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """For PinnedPackage.tools."""
+    """The value for PinnedPackage.tools."""
     identity = Identity.objects.filter(server_id=server_id, kind=IdentityKind.SHARED).get()
     rows = identity.definitions.filter(kind=DefinitionKind.TOOL, removed_at=None)
     known = {row.key: row for row in rows}

@@ -1,4 +1,4 @@
-"""Reading and writing in a folder in which code of packages ran: through no link, and no more than fits."""
+"""Reads and writes files in a folder where package code ran: follows no links, and reads no more than fits."""
 
 import os
 import stat
@@ -21,18 +21,18 @@ def read(path: Path) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """A file of our own in place of whatever is there. Raises OSError."""
+    """Write a new file in place of whatever is there. Raises OSError."""
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
         owner = path.parent.stat()
-        if owner.st_uid != os.geteuid():  # the server's user, as which the package manager runs
+        if owner.st_uid != os.geteuid():  # the server's user, who runs the package manager
             os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
         file.write(text)
 
 
 def beside(folder: Path, what: str) -> Path:
-    """A file about a folder, where no code of a package writes."""
+    """The path of a file about a folder, where package code cannot write."""
     return folder.with_name(f"{folder.name}.{what}")
 
 

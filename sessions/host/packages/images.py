@@ -1,4 +1,5 @@
-"""Container images. Their digest is the hash of their content, so the engine itself can run nothing else by it."""
+"""Container images. Their digest is the hash of their content, so the engine itself cannot run anything else under
+it."""
 
 import json
 import re
@@ -25,12 +26,13 @@ async def install(programs: Programs, command: PackageCommand, pin: Pin | None, 
 
 
 async def resolve(programs: Programs, command: PackageCommand, folder: Path) -> Pin:
-    """Fetches the image, which runs nothing of it. Where the registry is away, an image that is here already counts."""
+    """Fetch the image, which runs nothing of it. If the registry is unreachable, an image that is already here
+    counts."""
     return await _found(programs, command, folder, await _pull(programs, command, folder, command.requirements[0]))
 
 
 async def offered(programs: Programs, command: PackageCommand, folder: Path, pin: Pin) -> Pin:
-    """What the registry has now. An image that was built here is in none."""
+    """What the registry has now. An image that was built here is in no registry."""
     output = await _pull(programs, command, folder, command.requirements[0])
     if pin.is_portable:
         _require(output, command, None)
@@ -50,7 +52,7 @@ async def _found(programs: Programs, command: PackageCommand, folder: Path, outp
 
 
 def reference(pin: Pin) -> str:
-    """By its digest, or by its id if it was built here and has no digest."""
+    """How to name the image: by its digest, or by its id if it was built here and has no digest."""
     return f"{pin.name}@{pin.integrity}" if pin.is_portable else pin.integrity
 
 
@@ -61,7 +63,7 @@ async def _pull(programs: Programs, command: PackageCommand, folder: Path, image
 async def _digests(
     programs: Programs, command: PackageCommand, folder: Path, image: str
 ) -> tuple[list[str], str] | None:
-    """(repository@digest of each registry, the image's own id); None where the image is not here."""
+    """(repository@digest of each registry, the image's own id); None if the image is not here."""
     output = await _engine(programs, folder, "image", "inspect", image)
     if output.code != 0:
         if _NO_ENGINE.search(output.text):

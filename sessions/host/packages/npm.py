@@ -25,7 +25,7 @@ _FLAGS = (
     *("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--package-lock=true", "--progress=false"),
     *("--omit=dev", "--global=false", "--workspaces=false", "--lockfile-version=3"),
 )
-#: npm waits ten seconds before it asks a registry again that did not answer
+#: by default, npm waits ten seconds before it retries a registry that did not answer
 _PATIENCE = {"npm_config_fetch_retries": "1", "npm_config_fetch_retry_mintimeout": "1000"}
 _CHANGED = re.compile(r"wanted (\S+) but got (.+?)\. \(|wanted (\S+) but got (.+)")
 _CODE = re.compile(r"\bcode (E[A-Z0-9_]+)")
@@ -79,7 +79,7 @@ async def resolve(programs: Programs, command: PackageCommand, folder: Path, ins
 
 
 async def newest(programs: Programs, command: PackageCommand, folder: Path) -> tuple[str, str]:
-    """Version and hash that the registry has for what was asked for. One request."""
+    """The version and hash that the registry has for the requested package. One request."""
     return await offered(programs, command, folder, command.requirements[0])
 
 

@@ -10,7 +10,7 @@ from sessions.mcp.transports.stdio.refusals import REFUSAL_MARK
 
 #: lines of a package manager that are kept as the reason
 _LINES, _CHARS = 12, 1_500
-#: where in its own code a package manager failed
+#: a line of a package manager's stack trace
 _FRAME: Final = re.compile(r"(?:npm (?:error|ERR!) )?\s*at \S.*\d+:\d+\)?(?: \{)?")
 
 
@@ -61,12 +61,12 @@ def not_readable(command: PackageCommand, what: str) -> LaunchError:
 
 
 def is_refused(text: str) -> bool:
-    """Whether the confinement kept the package manager from the registry, which is elsewhere than usual."""
+    """Whether the confinement kept the package manager from the registry, which is not at its usual address."""
     return f"{REFUSAL_MARK} refused to connect" in text or f"{REFUSAL_MARK} refused to look up" in text
 
 
 def _excerpt(text: str) -> str:
-    """The first lines that say something."""
+    """The first meaningful lines."""
     lines = [
         line
         for line in map(str.strip, text.splitlines())

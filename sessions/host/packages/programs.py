@@ -1,5 +1,5 @@
-"""Runs a package manager to its end, as the child that it would be if the server were started by it: with the same
-variables, in the same isolation."""
+"""Runs a package manager to completion, as if it were the child that starts the server: with the same variables, in the
+same isolation."""
 
 import asyncio
 import os
@@ -65,20 +65,21 @@ class _Receiver:
 
 @dataclass(frozen=True)
 class Programs:
-    """`spec`: the server's own command, with the environment that it would get. `seconds`: for each program."""
+    """`spec`: the server's own command, with the environment that it would get. `seconds`: the timeout of each
+    program."""
 
     spec: StdioSpec = field(repr=False)
     on_line: Callable[[str], None]
     seconds: float
 
     def beside(self, name: str) -> str:
-        """A program of the launcher's family: from its folder if the command has one."""
+        """A program that comes with the launcher: from its folder if the command has one."""
         folder = os.path.dirname(self.spec.command)
         path = os.path.join(folder, name)
         return path if folder and os.access(path, os.X_OK) else name
 
     async def run(self, program: str, *arguments: str, folder: Path, **variables: str) -> Output:
-        """Raises LaunchError where it cannot be started, TransportError where it takes too long. `variables`: set unless
+        """Raises LaunchError if it cannot be started, TransportError if it takes too long. `variables`: set unless
         the environment sets them."""
         spec = replace(
             self.spec,

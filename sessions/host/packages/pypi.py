@@ -1,5 +1,5 @@
-"""Packages of Python indexes. `uv` resolves them into a pylock.toml (PEP 751) and installs them into an environment of
-the server's own, comparing every file with the hashes in it."""
+"""Packages of Python indexes. `uv` resolves them into a pylock.toml (PEP 751) and installs them into the server's
+own environment, comparing every file with the hashes in it."""
 
 import asyncio
 import os
@@ -22,9 +22,9 @@ from sessions.host.packages.programs import Output, Programs
 LOCK = "pylock.toml"
 ENVIRONMENT = "venv"
 _PATIENCE = {"UV_HTTP_RETRIES": "1", "UV_NO_PROGRESS": "1"}
-#: not links into the cache, which the server may write
+#: not links into the cache, which the server may write to
 _COPIES = {"UV_LINK_MODE": "copy"}
-#: what pip takes from its variables, where pipx would have used pip
+#: pip's variables -> uv's, for commands in which pipx would have used pip
 _OF_PIP = {
     "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
     "PIP_EXTRA_INDEX_URL": "UV_EXTRA_INDEX_URL",
@@ -109,7 +109,7 @@ async def _make_environment(programs: Programs, command: PackageCommand, folder:
         programs, command, folder, "venv", "--quiet", "--no-project", *python, ENVIRONMENT, of_index=False
     )
     _require(output, command, None, "")
-    # Noted before code of a package runs, which could lead the link elsewhere.
+    # Recorded before package code runs, which could redirect the link.
     python_itself = await asyncio.to_thread(os.path.realpath, folder / ENVIRONMENT / "bin" / "python")
     files.write(files.beside(folder, files.INTERPRETER), python_itself)
 
@@ -139,7 +139,7 @@ def _packages(lock: str) -> list[dict[str, Any]]:
 
 
 def _requirements(lock: str) -> str:
-    """Stable, unlike the installation from a pylock.toml, which uv calls experimental."""
+    """The lock file as requirements: a stable format, while uv calls installing from a pylock.toml experimental."""
     lines = []
     for package in _packages(lock):
         marker = f" ; {package['marker']}" if "marker" in package else ""
@@ -165,7 +165,7 @@ def _pin(command: PackageCommand, lock: str, tags: frozenset[str]) -> Pin:
 
 
 def _installed(package: dict[str, Any], tags: frozenset[str]) -> dict[str, Any]:
-    """The wheel whose tags the installed one has, or else the first file: a wheel, or the source."""
+    """The wheel with the tags of the installed one, or else the first file: a wheel, or the source."""
     found = locks.files(package)
     for file in found:
         name = file.get("name") or str(file.get("url") or file.get("path") or "").rpartition("/")[2]

@@ -1,13 +1,13 @@
-"""The one error of everything that is sent."""
+"""The one error that all senders raise."""
 
 from servers.storable import storable
 
 
 class NotDelivered(Exception):
-    """The receiver did not confirm; it may have the data all the same. `detail` is a sentence for the page. It may quote
-    the receiver, and any database can store it: a row that cannot be written would be tried again for ever.
+    """The receiver did not confirm, but may have the data anyway. `detail` is a sentence for the page. It may quote
+    the receiver, and any database can store it: a row that cannot be written would be retried forever.
 
-    `status`: of an HTTP answer. `retry_after`: seconds that the receiver asked for.
+    `status`: the status of an HTTP answer. `retry_after`: seconds that the receiver asked for.
     """
 
     def __init__(self, detail: str, status: int | None = None, retry_after: float | None = None) -> None:

@@ -20,7 +20,7 @@ from sessions.mcp.transports.egress import OutboundPolicy
 from sessions.mcp.transports.engine import engine, shared_tls
 
 SECONDS: Final = 20.0
-#: of an answer; the rest is not read
+#: bytes of an answer; the rest is not read
 ANSWER_BYTES: Final = 64 * KIB
 LONGEST_RETRY_AFTER: Final = 300.0
 GUARDED: Final = (
@@ -49,9 +49,9 @@ async def send(
     seconds: float = SECONDS,
     secrets: Iterable[Secret] = (),
 ) -> Answer:
-    """The answer, whose status is from 200 to 299; it has come within `seconds`, or as much of its body as has. Raises
-    NotDelivered, whose detail quotes the receiver without the `secrets` that were sent, and without path and query of the
-    address."""
+    """Return the answer, whose status is 200 to 299, with as much of its body as arrived within `seconds`. Raises
+    NotDelivered, whose detail quotes the receiver without the `secrets` that were sent, and without the path and query
+    of the URL."""
     until = asyncio.get_running_loop().time() + seconds
     try:
         request = httpx.Request(method, url, headers=dict(headers), content=body)
@@ -77,9 +77,9 @@ async def exchange(
     with_body: bool = True,
     until: float | None = None,
 ) -> Answer:
-    """The answer, whatever its status. Raises McpError, also for a refused address. Without `with_body` only its head is
-    awaited. `until`: by this time of the loop its head must have come, or TimeoutError is raised, and no more of its body is
-    awaited; without it the caller sets the deadline."""
+    """Return the answer, whatever its status. Raises McpError, also for a refused address. Without `with_body`, only
+    the head is awaited. `until`: the loop time by which the head must have arrived, or TimeoutError is raised, and
+    after which no more of the body is awaited; without it, the caller sets the deadline."""
     request.headers.setdefault("User-Agent", "mcpadmin")
     request.headers["Accept-Encoding"] = "identity"
     connections = engine(policy, Limits(http_connections=1), tls or shared_tls(), timeout=SECONDS)
@@ -98,7 +98,7 @@ async def exchange(
 
 
 async def _beginning(response: httpx.Response, until: float | None) -> bytes:
-    """The status decides, so an answer whose body breaks off, or never ends, counts all the same."""
+    """The status decides, so an answer whose body breaks off, or never ends, still counts."""
     body = bytearray()
     assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  the engine is asynchronous
     with suppress(McpError), translated():
@@ -119,7 +119,7 @@ def _refusal(answer: Answer, url: str, redactor: Redactor) -> str:
 
 
 def _without_address(text: str, url: str) -> str:
-    """Path and query of the address may be a secret, and receivers like to repeat them."""
+    """The path and query of the URL may be secret, and receivers often repeat them."""
     address = urlsplit(url)
     parts = [address.path, address.query, *(value for _, value in parse_qsl(address.query))]
     forms = {form for part in parts for form in variants(part) | variants(unquote(part))}
@@ -129,6 +129,6 @@ def _without_address(text: str, url: str) -> str:
 
 
 def _retry_after(answer: Answer) -> float | None:
-    """Only in seconds; the form with a date counts as none."""
+    """Only the form in seconds is read; a date counts as none."""
     text = answer.headers.get("retry-after", "")
     return min(float(text), LONGEST_RETRY_AFTER) if text.isascii() and text.isdigit() else None

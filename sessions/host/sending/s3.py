@@ -1,7 +1,8 @@
-"""Objects into an S3-compatible store. Signed by requests-aws4auth (AWS Signature Version 4), sent by our own engine.
+"""Uploads objects to an S3-compatible store: signed by requests-aws4auth (AWS Signature Version 4), sent by our own
+engine.
 
-Why that library: AWS's own `aws-sdk-signers` needs Python 3.12, botocore is 25 MB with hundreds of services, the SDKs of
-S3 open their connections themselves, past the outbound guard.
+Why that library: AWS's own `aws-sdk-signers` needs Python 3.12, botocore is 25 MB with hundreds of services, and the
+S3 SDKs open their own connections, bypassing the outbound guard.
 """
 
 import asyncio
@@ -50,8 +51,8 @@ async def put(
     content_type: str = "application/octet-stream",
     lock_until: str = "",
 ) -> None:
-    """One object. `lock_until`: ISO time until which the store must keep it (object lock, mode COMPLIANCE). Raises
-    NotDelivered."""
+    """Upload one object. `lock_until`: ISO time until which the store must keep it (object lock, mode COMPLIANCE).
+    Raises NotDelivered."""
     headers = {"Content-Type": content_type}
     if lock_until:
         headers |= {"x-amz-object-lock-mode": "COMPLIANCE", "x-amz-object-lock-retain-until-date": lock_until}
@@ -66,8 +67,8 @@ async def put_file(
     policy: OutboundPolicy,
     content_type: str = "application/octet-stream",
 ) -> None:
-    """A file of any size: above PART_BYTES in parts, which become one object at the end or none. Raises NotDelivered, and
-    OSError if the file cannot be read."""
+    """Upload a file of any size: above PART_BYTES in parts, which become one object at the end, or none. Raises
+    NotDelivered, and OSError if the file cannot be read."""
     size = (await asyncio.to_thread(path.stat)).st_size
     if size <= PART_BYTES:
         data = await asyncio.to_thread(path.read_bytes)
@@ -86,7 +87,7 @@ async def put_file(
             answer = await _request(store, "PUT", key, f"partNumber={number}&{upload}", {}, part, policy)
             tags.append(answer.headers.get("etag", ""))
         await _complete(store, key, upload, tags, policy)
-    except BaseException:  # parts that stay behind cost money
+    except BaseException:  # leftover parts cost money
         try:
             await _request(store, "DELETE", key, upload, {}, b"", policy)
         except NotDelivered:
@@ -100,7 +101,7 @@ async def _complete(store: Store, key: str, upload: str, tags: list[str], policy
     )
     document = f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>".encode()
     answer = await _request(store, "POST", key, upload, {"Content-Type": "application/xml"}, document, policy)
-    # the store answers 200 before it knows, and the rest may say that it failed, or never come
+    # the store answers 200 before it knows the result: the body may report a failure, or never arrive
     if b"CompleteMultipartUploadResult" not in answer.body:
         raise NotDelivered("The store could not complete the multipart upload.", answer.status)
 
@@ -118,7 +119,7 @@ async def _request(
 
     url = f"{store.endpoint.rstrip('/')}/{quote(store.bucket, safe='')}/{quote(key, safe='/-_.~')}"
     request = httpx.Request(method, f"{url}?{query}" if query else url, headers=dict(headers), content=body)
-    if method == "PUT" and not query:  # object lock demands a checksum; a part may not have one of its own
+    if method == "PUT" and not query:  # object lock requires a checksum; a part must not have its own
         request.headers["x-amz-checksum-sha256"] = base64.b64encode(hashlib.sha256(body).digest()).decode()
     request.headers["Host"] = AWS4Auth.get_host_header(url)
     signed = AWS4Auth(store.access_key, store.secret_key.reveal(), store.region, "s3")(request)

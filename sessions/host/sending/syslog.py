@@ -1,7 +1,7 @@
 """Messages to a syslog receiver over TLS (RFC 5425): each framed by its length in bytes.
 
-Syslog has no acknowledgement. So each batch has a connection of its own, and counts as delivered when the receiver has
-closed it in its turn: a receiver whose process dies with unread data resets the connection instead.
+Syslog has no acknowledgement. So each batch gets its own connection, and counts as delivered when the receiver has
+closed it in turn: a receiver whose process dies with unread data resets the connection instead.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from sessions.mcp.transports.engine import shared_tls
 
 SECONDS: Final = 20.0
 _PIECE: Final = 64 * 1024
-#: its own, because a slow receiver holds one for all these seconds; as many as there are sinks and witnesses at once
+#: separate, because a slow receiver holds a thread for all these seconds; as many as sinks and witnesses at once
 _threads: Final = ThreadPoolExecutor(12, "syslog")
 _LOST: Final = "The receiver closed the connection before it had read everything"
 
@@ -58,7 +58,7 @@ async def send(
 
 
 def _deliver(opened: socket.socket, host: str, data: bytes, tls: ssl.SSLContext, seconds: float) -> None:
-    """Blocks. The TLS is driven by hand: asyncio and SSLSocket take a fatal alert of the other side for its farewell."""
+    """Blocks. TLS is driven by hand: asyncio and SSLSocket mistake a fatal alert of the peer for its close_notify."""
     try:
         with opened:
             _Exchange(opened, host, tls, time.monotonic() + seconds).run(data)
@@ -75,7 +75,7 @@ def _deliver(opened: socket.socket, host: str, data: bytes, tls: ssl.SSLContext,
 
 
 class _Exchange:
-    """All of it ends at `deadline` (monotonic). Raises TimeoutError then."""
+    """Raises TimeoutError at `deadline` (monotonic)."""
 
     def __init__(self, opened: socket.socket, host: str, tls: ssl.SSLContext, deadline: float) -> None:
         self._socket, self._in, self._out = opened, ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -83,14 +83,14 @@ class _Exchange:
         self._tls = tls.wrap_bio(self._in, self._out, server_hostname=host)
 
     def run(self, data: bytes) -> None:
-        """Returns when the receiver has closed after our farewell."""
+        """Return when the receiver has closed after our close_notify."""
         while self._step(self._tls.do_handshake):
             if not self._received():
                 raise ConnectionResetError("The receiver closed the connection during the TLS handshake.")
         for start in range(0, len(data), _PIECE):
             self._tls.write(data[start : start + _PIECE])
             self._flush()
-        self._step(self._tls.unwrap)  # only writes the farewell: nothing was received that it could read
+        self._step(self._tls.unwrap)  # only writes the close_notify: nothing was received that it could read
         while self._received():
             try:
                 while self._step(self._read) is False:

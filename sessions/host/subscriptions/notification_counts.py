@@ -1,5 +1,5 @@
 """Counts the notifications of each subscription in memory. The counts of all sessions of a host are written together, in
-small batches: a server may report all that it is asked to watch, again and again, and calls wait for the same writer.
+small batches: a server may report everything it watches, again and again, and calls wait for the same writer.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class CountWriter(BatchWriter[Counts]):
     low_priority = False
     flush_seconds = 0.0
     pause_seconds = 0.25
-    # A batch is written in some milliseconds, and under load waits long for its turn: its time is no measure.
+    # Under load, a batch waits long for its turn and is written within milliseconds, so its duration says nothing.
     rest = 0.0
 
     def append(self, batches: Sequence[tuple[NotificationCounts, Counts]]) -> None:
@@ -90,5 +90,5 @@ class CountWriter(BatchWriter[Counts]):
         """Waits for the database as long as it takes."""
         await super().finish(source)
         if source.waits:
-            with suppress(DatabaseAway):  # it takes no such rows, or their server has been deleted
+            with suppress(DatabaseAway):  # it does not accept these rows, or their server has been deleted
                 await self._db.persist(partial(self.append, [(source, source.take())]))

@@ -2,7 +2,7 @@
 interval.
 
 A request that arrives while a read waits joins it. One that arrives while a read is running causes one more read. A suspect
-is a resource whose read may have ended an earlier session: it waits, and no other suspect is read beside it.
+is a resource whose read may have ended an earlier session: it waits, and no other suspect is read at the same time.
 """
 
 import asyncio
@@ -67,8 +67,8 @@ class Reads:
         self._places: dict[str, _Place] = {}
 
     def keep(self, intervals: Mapping[str, float], suspects: Mapping[str, float] = MappingProxyType({})) -> None:
-        """Set the watched resources, each with its seconds between two reads. `suspects`: of new ones, with the seconds until
-        the first."""
+        """Set the watched resources, each with the seconds between two reads. `suspects`: new resources that are
+        suspects, each with the seconds until its first read."""
         now = asyncio.get_running_loop().time()
         for uri in self._places.keys() - intervals.keys():
             self._drop(self._places.pop(uri))
@@ -76,7 +76,7 @@ class Reads:
             new = _Place(uri, interval, not_before=now + suspects.get(uri, 0.0), suspect=uri in suspects)
             place = self._places.setdefault(uri, new)
             shorter, place.interval = interval < place.interval, interval
-            if shorter:  # a read that waits does not wait for the longer one
+            if shorter:  # a waiting read does not wait for the longer interval
                 place.due = min(place.due, place.began + interval)
                 place.news.set()
 
@@ -91,7 +91,7 @@ class Reads:
             place.task = asyncio.create_task(self._run(place), name="read resource")
 
     def under_way(self) -> list[str]:
-        """What is being read: if a suspect is, that one."""
+        """The URIs that are being read; if one is a suspect, only that one."""
         reading = [place for place in self._places.values() if place.reading]
         return [place.uri for place in reading if place.suspect] or [place.uri for place in reading]
 

@@ -1,5 +1,5 @@
 """Sends the messages of subscriptions to their webhooks. Connections are guarded like every outbound one, and never
-delay a session. A slow receiver delays no other.
+delay a session. A slow receiver does not delay others.
 
 The rows say what is due. The host looks at each tick, and after storing a new version of a resource.
 """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PENDING_LIMIT = 4_000
 PENDING_BYTES = 8 * 1024 * 1024
-#: what a row takes beside its texts
+#: what a row takes besides its texts
 ROW_BYTES = 300
 
 
@@ -48,11 +48,11 @@ class WireEntry:
     at: datetime = field(default_factory=partial(datetime.now, UTC))
     #: the body is encrypted when it is written
     to_seal: bool = False
-    #: on its way to the database, so it may not change any more
+    #: on its way to the database, so it must not change
     taken: bool = False
     #: bytes that were counted when it was added; an exchange may change until it is taken
     counted: int = 0
-    #: of its row, from the last try to write it; whether that was committed may be unknown
+    #: the number of its row in the last attempt to write it; whether that was committed may be unknown
     seq: int | None = None
 
     @property
@@ -87,7 +87,7 @@ class WireLog:
         self._bytes = self._dropped = 0
 
     def has_room(self) -> bool:
-        """False: a message must be dropped, so it need not be prepared."""
+        """Whether another message fits. If not, it must be dropped, so it need not be prepared."""
         return len(self._pending) < PENDING_LIMIT and self._bytes < PENDING_BYTES and self._writer.has_room()
 
     def add(self, entry: WireEntry) -> None:
@@ -101,7 +101,7 @@ class WireLog:
         self._writer.wake(self)
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write the waiting entries."""
         await self._writer.finish(self)
 
     # --- for the writer ----------------------------------------------------------------------------------------------
@@ -117,12 +117,12 @@ class WireLog:
             entry.taken = True
         self._count(-sum(entry.counted for entry in entries))
         dropped = 0
-        if not self._pending:  # they came after all that waited
+        if not self._pending:  # they came after all waiting entries
             dropped, self._dropped = self._dropped, 0
         return WireBatch(entries, dropped, [*entries, *_notice(dropped)])
 
     def put_back(self, taken: WireBatch) -> None:
-        """They may have been committed all the same: the next batch asks the database for the newest row."""
+        """The entries may have been committed anyway: the next batch asks the database for the newest row."""
         self.newest = None
         self._pending.extendleft(reversed(taken.entries))
         self._count(sum(entry.counted for entry in taken.entries))

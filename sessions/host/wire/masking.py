@@ -8,7 +8,7 @@ from typing import Final
 
 from sessions.host.answer_redaction import MASK, dumped
 
-#: of one head
+#: headers of one message
 HEADERS: Final = 64
 VALUE_CHARS: Final = 2_000
 URL_CHARS: Final = 4_000
@@ -16,7 +16,7 @@ _CREDENTIAL: Final = re.compile(
     r"auth|cookie|token|secret|passw|credential|signature|session|key|dpop|nonce|csrf|xsrf|assertion|jwt|saml",
     re.IGNORECASE,
 )
-#: named like credentials, and none
+#: named like credentials, but harmless
 _HARMLESS: Final = frozenset(
     {
         "www-authenticate",
@@ -32,13 +32,13 @@ _URLS: Final = frozenset({"location", "content-location", "link", "refresh", "re
 _ARGUMENT: Final = "mcp-param-"
 _SCHEME: Final = re.compile(r"(?i)\b(bearer|basic|digest|negotiate|dpop|token)(\s+)[A-Za-z0-9._~+/=-]{8,}")
 _PARAMETER: Final = re.compile(r'(?i)\b(nonce|opaque|token)(\s*=\s*)("[^"]*"|[^\s,]+)')
-#: a name ends at a question mark too: a server that sends thousands of them would have each read the rest again
+#: a name also ends at a question mark: with thousands of them, each match attempt would otherwise read the rest again
 _QUERY_VALUE: Final = re.compile(r"([?&;][^=&;?#\s<>\"]*=)[^&;#\s<>\"]+")
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s@?#]+@")
 
 
 def masked_url(url: str) -> str:
-    """Without user information, fragment and the values of its query, of which any may be a secret."""
+    """The URL without user information, fragment and query values, any of which may be a secret."""
     masked = url.partition("#")[0]
     if "=" in masked:
         masked = _QUERY_VALUE.sub(rf"\1{MASK}", masked)
@@ -48,7 +48,7 @@ def masked_url(url: str) -> str:
 def masked_headers(
     headers: Iterable[tuple[str, str]], masker: Callable[[Iterable[str]], Callable[[str], str]]
 ) -> list[tuple[str, str]]:
-    """`masker` makes of texts the function that masks what the redactor knows in them."""
+    """`masker` takes texts and returns a function that masks what the redactor knows in them."""
     kept = list(islice(headers, HEADERS + 1))
     found = [(name, _masked(name.lower(), value)) for name, value in kept[:HEADERS]]
     redacted = masker(chain.from_iterable(found))
@@ -76,5 +76,5 @@ def _is_credential(name: str) -> bool:
 
 
 def headers_text(sent: Sequence[tuple[str, str]], received: Sequence[tuple[str, str]] = ()) -> str:
-    """As it is stored in WireMessage.headers."""
+    """The headers as stored in WireMessage.headers."""
     return dumped({"sent": sent, "received": received})

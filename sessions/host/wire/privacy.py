@@ -31,7 +31,7 @@ _SCHEMAS: Final = {RedactedPart.ARGUMENTS: "inputSchema", RedactedPart.RESULT: "
 
 
 def subject_of(part: RedactedPart, server_id: int, target: str, call: PendingCall | None = None) -> Subject:
-    """As of the payload that holds the same content."""
+    """The subject of the payload with the same content."""
     schema: Any = None
     if call is not None and call.method == methods.TOOLS_CALL and may_hold_secret(call.definition):
         definition = json.loads(call.definition)
@@ -55,7 +55,7 @@ class Asked:
         return cls(method, schema if len(text) <= _KEPT_SCHEMA else {"writeOnly": True})  # then all of it is masked
 
     def answer(self, server_id: int, *place: str) -> Subject:
-        """`place`: of the response within the message."""
+        """`place`: the path of the response within the message."""
         inside = (*place, "content") if self.method == ELICIT else place
         return Subject(RedactedPart.ANSWER, server_id, self.method, self.schema, inside)
 
@@ -73,8 +73,8 @@ def asked_in(result: Any) -> dict[str, Asked]:
 
 
 def answers_in(params: dict[str, Any], asked: Mapping[str, Asked], server_id: int) -> list[Subject]:
-    """Of a request that brings what a server asked for. Of what is not known to have been asked, any rule for answers may
-    apply."""
+    """The subjects of a request that brings what a server asked for. If it is unknown what was asked, any rule for
+    answers may apply."""
     responses = params.get("inputResponses")
     keys = list(responses)[:_MOST_ASKED] if isinstance(responses, dict) else []
     return [
@@ -85,19 +85,21 @@ def answers_in(params: dict[str, Any], asked: Mapping[str, Asked], server_id: in
 
 
 def give_body(entry: WireEntry, text: str, subjects: Sequence[Subject | None]) -> None:
-    """`subjects`: all that it is about, or may be about. The body is left out where it cannot be searched."""
+    """Set the masked body. `subjects`: all that it is, or may be, about. The body is left out if it cannot be
+    searched."""
     now, masked = payload_privacy.latest(), text
     for subject in subjects:
         found = redaction.redacted_message(masked, subject, now)
         if found is None:
             return
         masked = found
-    # Masking decodes escapes, also those of characters that no database takes.
+    # Masking decodes escapes, including those of characters that no database accepts.
     entry.body, entry.to_seal = storable(masked), now.seal
 
 
 def seal_bodies(entries: Iterable[WireEntry]) -> None:
-    """Of those that are about to be written and shall be encrypted. A body that cannot be is left out, and its row says so."""
+    """Encrypt the bodies that must be encrypted, just before they are written. If that fails, they are left out, and
+    their rows say so."""
     waiting = [entry for entry in entries if entry.to_seal]
     if not waiting:
         return
@@ -116,5 +118,5 @@ def seal_bodies(entries: Iterable[WireEntry]) -> None:
 
 
 def masked_words(text: str) -> str:
-    """For an error's message."""
+    """The text of an error message, without detected secrets."""
     return redaction.detected_in(text, payload_privacy.latest())

@@ -49,7 +49,7 @@ def _held(leases: Sequence[Lease]) -> set[int]:
 
 
 def _numbered(key: "retention.LogKey", before: tuple[int, int], batch: WireBatch) -> list[list[Any]]:
-    """Without those that an earlier try stored although it seemed to fail."""
+    """The rows to insert, without those that an earlier attempt stored although it seemed to fail."""
     seq, position = before
     rows = []
     for entry in batch.to_write:

@@ -89,7 +89,7 @@ class Correlation:
         return pending
 
     def echoed(self, identity: RequestId | None) -> int | None:
-        """The id of ours that this string repeats: some servers write each id as a string. None for any other."""
+        """Our id that this string repeats: some servers write each id as a string. None for any other string."""
         if type(identity) is not str or not (identity.isascii() and identity.isdigit() and len(identity) < 20):
             return None
         number = int(identity)

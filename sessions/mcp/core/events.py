@@ -96,7 +96,7 @@ class FollowingLost:
 
 @dataclass(frozen=True, slots=True)
 class DiagnosticLine:
-    """One line of a child's `stderr`, a line of its `stdout` that was no message, or a remark of the transport."""
+    """One line of a child's `stderr`, a line of its `stdout` that was not a message, or a remark of the transport."""
 
     stream: str
     text: str

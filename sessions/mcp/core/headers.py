@@ -1,6 +1,6 @@
 """Headers that mirror a modern request (2026-07-28, *Streamable HTTP / Request metadata headers*).
 
-`x-mcp-header` in a tool's input schema requests that an argument is repeated as `Mcp-Param-<name>`. A tool whose
+`x-mcp-header` in a tool's input schema requests that an argument be repeated as `Mcp-Param-<name>`. A tool whose
 annotations break the rules must be left out entirely.
 """
 

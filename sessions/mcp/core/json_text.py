@@ -26,7 +26,7 @@ _COLON: Final = re.compile(r"\s*:\s*")
 _COMMA: Final = re.compile(r"\s*,?\s*")
 _PLAIN: Final = re.compile(r"[^,\]}\s]*")
 _TO_STEP: Final = re.compile(r'[^"\[\]{}]*')
-#: at most so many escapes at once
+#: matches a limited number of escapes at a time
 _IN_STRING: Final = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,4000}', re.DOTALL)
 
 
@@ -73,7 +73,7 @@ def _pieces_of() -> Callable[[Any, int], Any] | None:
     make: Callable[..., Callable[[Any, int], Any]] | None = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return None
-    # No record of the open containers: it would be shared by all threads. A circle ends as a RecursionError.
+    # No record of the open containers: it would be shared by all threads. A circular value ends in a RecursionError.
     return make(None, _encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
 
 
@@ -117,7 +117,8 @@ def _value(data: bytes, max_depth: int) -> Any:
     except UnicodeDecodeError as exc:
         raise invalid(f"not UTF-8 at byte {exc.start}") from exc
     except ValueError as exc:
-        # Python's own words for an integer are advice to its programmer. A hook for integers would double the time of parsing.
+        # Python's own message for such an integer is advice for programmers. A hook for integers would double the
+        # parsing time.
         too_long = "set_int_max_str_digits" in str(exc)
         raise invalid("an integer has more digits than can be read" if too_long else str(exc)) from exc
 
@@ -152,15 +153,15 @@ def check_depth(value: Any, max_depth: int) -> None:
         raise _too_deep(max_depth)
 
 
-# --- JSON text that is ours: parsed before -------------------------------------------------------------------------------
+# --- our own JSON text: already parsed -------------------------------------------------------------------------------
 def values_in(text: str) -> int:
-    """How many values there are, or more where strings have commas and brackets."""
+    """The number of values. Too high if strings contain commas or brackets."""
     return text.count(",") + text.count("[") + text.count("{")
 
 
 def without(text: str, name: str) -> tuple[str, str]:
-    """The text of an object without this member, and the text of the member's value; "" if it has none. In short steps:
-    the parser lets no other thread run before it has read everything."""
+    """The text of an object without this member, and the text of the member's value; "" if it has none. Works in
+    short steps, because the JSON parser lets no other thread run until it has read everything."""
     before = at = _end(_SPACE, text, 1)
     while text[at] != "}":
         ends = _string_end(text, at)

@@ -28,7 +28,7 @@ REJECTED_UNSEEN: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPO
 
 _ID_BITS: Final = 128
 _ID_CHARACTERS: Final = 1024
-#: members of an answer: without any of these and without a method, an object is no message of any kind
+#: members of an answer: an object that has neither these nor a method is not a message at all
 _OF_ANSWERS: Final = frozenset({"id", "result", "error"})
 _MENDED: Final = "A message contained an unpaired surrogate, which was read as U+FFFD."
 
@@ -73,7 +73,7 @@ def whole(value: Any) -> Any:
 
 
 def classify(value: Any) -> Message:
-    """A parsed value as a message; ProtocolError if it is none. Unknown members are ignored."""
+    """A parsed value as a message; ProtocolError if it is not one. Unknown members are ignored."""
     if not isinstance(value, dict):
         raise invalid(f"{type(value).__name__} where an object is expected")
     if value.get("jsonrpc") != "2.0":
@@ -116,7 +116,7 @@ def _response(value: dict[str, Any]) -> Response:
 
 
 def _odd_error(error: Any) -> dict[str, Any]:
-    """An error whose code is -32000.0 is fine; ProtocolError with the server's words for any other of a wrong shape."""
+    """Accepts a code like -32000.0. Any other malformed error raises a ProtocolError that quotes the server."""
     code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, error)
     if isinstance(code, float) and code.is_integer() and isinstance(message, str):
         return {**error, "code": int(code)}
@@ -161,7 +161,7 @@ def _classified(value: Any) -> Message | ProtocolError:
         return classify(value)
     except ProtocolError as exc:
         if isinstance(value, dict) and "method" in value and value.get("id", "") is None:
-            # Written by a server that has one template for all messages: a notification.
+            # From a server that has one template for all messages: it means a notification.
             return _classified({name: member for name, member in value.items() if name != "id"})
         return exc
 

@@ -14,7 +14,7 @@ MIB = 1024 * KIB
 class Limits:
     # -- one message
 
-    #: bytes of one JSON-RPC message, on every transport and in both directions (message_limit). A file of 9 MB fits in,
+    #: bytes of one JSON-RPC message, on every transport and in both directions (message_limit). A 9 MB file fits,
     #: as base64
     message_bytes: int = 12 * MIB
     #: values (members, elements, arrays, objects) of one message: each takes far more memory than text (value_limit)
@@ -34,10 +34,11 @@ class Limits:
     sse_event_bytes: int = 12 * MIB + 64 * KIB
     #: bytes of an event stream between two messages: comments, ids, events of other names (stream_limit)
     stream_bytes: int = 16 * MIB
-    #: bytes of one line on a child's stdout before the client gives the server up; bytes beyond `message_bytes` are
+    #: bytes of one line on a child's stdout before the client gives up on the server; bytes beyond `message_bytes` are
     #: read and discarded (line_limit)
     line_bytes: int = 128 * MIB
-    #: stdout lines that are no messages, before the first message, until the client gives the server up (stdout_noise)
+    #: stdout lines that are not messages, before the first message, until the client gives up on the server
+    #: (stdout_noise)
     noise_lines: int = 50
     #: bytes of stderr kept for diagnosis, and characters of one line passed on; longer text is cut
     stderr_bytes: int = 64 * KIB

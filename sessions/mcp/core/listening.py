@@ -100,7 +100,7 @@ def _named_resources(requested: frozenset[str], named: Any) -> frozenset[str]:
 
 
 def normal_form(uri: str) -> str:
-    """As a server spells it that parses URIs: equal for spellings of one URI (RFC 3986, 6.2.2)."""
+    """The URI as a server that parses URIs would spell it: the same for all its spellings (RFC 3986, 6.2.2)."""
     scheme, colon, rest = uri.partition(":")
     start = _HOST.match(rest) if scheme.lower() in _WITH_HOST else None
     if start is not None:

@@ -46,7 +46,7 @@ LISTS: Final = {
     ListKind.PROMPTS: (PROMPTS_LIST, "prompts", "name", "prompts"),
 }
 
-#: change nothing at the server, and nobody keeps account of how often they are sent: an unanswered one may be repeated
+#: change nothing on the server, and it does not matter how often they are sent: an unanswered one may be repeated
 REPEATABLE: Final = frozenset({DISCOVER, INITIALIZE, INITIALIZED, PING, *(method for method, *_ in LISTS.values())})
 
 #: the same facts for the list of tasks, which only 2025-11-25 has

@@ -108,7 +108,7 @@ def _lacking(error: RpcError) -> RpcError:
 
 
 def _required(capabilities: dict[str, Any]) -> list[str]:
-    """The capabilities by name; where features of one are required, these."""
+    """The names of the capabilities, or of the features if specific features are required."""
     return [
         f"{str(name)[:40]}.{str(feature)[:40]}" if feature else str(name)[:40]
         for name, features in capabilities.items()

@@ -10,7 +10,7 @@ from .limits import Limits
 from .methods import LISTS
 from .results import Listing
 
-#: of the name or URI of an entry: databases cannot index longer text
+#: maximum length of an entry's name or URI: databases cannot index longer text
 KEY_BYTES: Final = 2_048
 _EMPTY_CURSOR: Final = "The server ends its list with an empty cursor."
 
@@ -76,7 +76,7 @@ class Pages:
         return key if isinstance(key, str) else None
 
     def _fits(self, size: int) -> bool:
-        """Whether `size` more fits. Counts characters, which is close enough to bytes."""
+        """Whether another `size` characters fit. Counts characters, which is close enough to bytes."""
         self._left -= size
         if self._left < 0:
             self._limit(Fault.LIST_LIMIT, f"Only the first {self._limits.list_bytes} bytes of the list were read.")
@@ -112,7 +112,7 @@ class Pages:
             self._warnings.append(text)
 
     def refused(self, why: str) -> None:
-        """The server has no more, or does not know the method although it declared the list."""
+        """The server has no more pages, or does not know the method although it declared the list."""
         self.done = True
         self._warn(why)
 

@@ -47,7 +47,7 @@ _ASKS_FOR_KEY: Final = re.compile(
 _NOT_THERE: Final = "not found|not provided|required|missing|invalid|unknown|expired|terminated"
 _UNKNOWN: Final = r"(?:no|missing|invalid|unknown|expired)(?: (?:or|valid|missing|invalid|unknown|expired))*"
 _OF_SESSION: Final = r"(?:(?:mcp[ -])?session[ -]?id(?: header)?|(?:mcp )?session)"
-#: the whole text, because a tool may speak of sessions of its own
+#: matches the whole text, because a tool may mention its own sessions
 _LOST_SESSION: Final = re.compile(
     rf"(?:bad request\W+)?(?:{_UNKNOWN} {_OF_SESSION}(?: provided| found)?"
     rf"|{_OF_SESSION} (?:is |was |has )?(?:{_NOT_THERE})(?: or (?:{_NOT_THERE}))?)(?:: \S+)?\W*",
@@ -76,12 +76,12 @@ def in_one_line(text: str) -> str:
 
 
 def _text_of_page(text: str) -> str:
-    """Empty for a page that the parser gives up."""
+    """The text of an HTML page. Empty if the parser fails."""
     page = _Page()
     try:
         page.feed(text)
         page.close()
-    except (AssertionError, ValueError):  # an unknown marked section; a character's number of thousands of digits
+    except (AssertionError, ValueError):  # an unknown marked section; a character reference with thousands of digits
         return ""
     return " ".join(page.found)
 

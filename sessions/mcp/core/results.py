@@ -63,10 +63,11 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """`items` as the server wrote them; of entries with equal names only the first.
+    """`items` as the server wrote them; only the first of several entries with the same name.
 
-    `limited_by`: the limit that cut the list, and `cut_because` says it; of one that is not truncated it is empty. `ttl_ms` and `cache_scope` ("public", "private") are the caching
-    hints of a modern server: the shortest lifetime and narrowest scope of all pages. None from a legacy server.
+    `limited_by`: the limit that cut the list, empty if it is not truncated; `cut_because`: the reason in words.
+    `ttl_ms` and `cache_scope` ("public", "private") are the caching hints of a modern server: the shortest lifetime and
+    narrowest scope of all pages. None from a legacy server.
     """
 
     items: list[dict[str, Any]]

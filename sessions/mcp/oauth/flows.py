@@ -30,7 +30,7 @@ ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 @dataclass(frozen=True, slots=True)
 class TokenIssuer:
     """The authorization server that issues tokens for a server, and the resource and scopes to request. `dpop`: the
-    server says that it takes tokens that are bound to a key."""
+    server says that it accepts tokens that are bound to a key."""
 
     server: AuthorizationServer
     resource: str
@@ -69,7 +69,7 @@ def _blank(
     before = known if known is not None and known.issuer == server.issuer else None
     # A sign-in that never succeeded says nothing: its scopes may be the reason.
     asked = (*before.scopes_requested, *before.scopes_granted) if before and before.scopes_granted else ()
-    # What the authorization server supports says nothing about the server, and most take bearer tokens only.
+    # The authorization server's support says nothing about the server itself, and most accept only bearer tokens.
     asks = found.dpop or demand.scheme == "dpop" or (not demand.scheme and before is not None and before.dpop_key)
     bound = settings.dpop and asks
     return Grant(
@@ -97,7 +97,7 @@ class Made:
 def sign_in(
     settings: AuthorizationSettings, demand: Demand, known: Grant | None, signer: Signer, made: Made
 ) -> Exchange[Pending]:
-    """The flow up to the address to which the user is sent."""
+    """The flow up to the URL that the user is sent to."""
     found = yield from discover(settings, demand, known)
     server = found.server
     if not server.authorization_endpoint:

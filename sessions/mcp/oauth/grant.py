@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self
 
 Source = Literal["registered_by_hand", "metadata_document", "dynamic"]
 EndpointAuth = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
-#: RFC 6749 appendix A: client ids, client secrets and refresh tokens. JSON can hold what no request can.
+#: RFC 6749 appendix A: client ids, client secrets and refresh tokens. JSON allows more characters than requests.
 _SENDABLE: Final = re.compile(r"[\x20-\x7e]{0,32768}\Z")
 
 
@@ -49,7 +49,7 @@ class Registration(_Data):
     #: how we authenticate at the token endpoint
     endpoint_auth: EndpointAuth = "none"
     redirect_uri: str = ""
-    #: what a dynamic client may request, where the authorization server keeps that; empty: anything
+    #: the scopes that a dynamic client may request, if the authorization server restricts them; empty: any
     scopes: tuple[str, ...] = ()
 
 
@@ -57,8 +57,9 @@ class Registration(_Data):
 class Grant(_Data):
     """A token for one server, and everything needed to renew it. Without a token: only how to get one.
 
-    Times are seconds since the epoch (`expires_at` None: the server did not say; `begun_at`: of the first sign-in with
-    this registration from which nobody came back, 0 if there is none). `generation` increases with each token.
+    Times are seconds since the epoch (`expires_at` None: the server did not say; `begun_at`: the start of
+    the first sign-in with this registration that was never completed, 0 if there is none). `generation` increases with
+    each token.
     """
 
     issuer: str

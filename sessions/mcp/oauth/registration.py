@@ -22,8 +22,8 @@ _GRANTS: Final = ["authorization_code", "refresh_token"]
 def register(
     settings: AuthorizationSettings, server: AuthorizationServer, known: Registration | None, scopes: tuple[str, ...]
 ) -> Exchange[Registration]:
-    """The first possible way. `known`: the registration used before; worthless at another issuer. `scopes`: those that
-    the client will request."""
+    """Use the first method that is possible. `known`: the previous registration; useless at another issuer. `scopes`:
+    those that the client will request."""
     if (entered := _entered(settings, server, known)) is not None:
         return by_hand(entered, server, known)
     if known is not None and _fits(known, settings, server, scopes):
@@ -49,7 +49,7 @@ def _entered(
     if shared is not None and shared.issuer != server.issuer:
         shared = None
     before = known is not None and known.source == "registered_by_hand" and not settings.forget_client
-    # Of the same client, the shared registration has the newer secret.
+    # If both are for the same client, the shared registration has the newer secret.
     if known is not None and before and not (shared is not None and shared.client_id == known.client_id):
         return replace(settings, client_id=known.client_id, client_secret=known.secret)
     if shared is None:
@@ -112,8 +112,8 @@ def _endpoint_auth(server: AuthorizationServer, *, secret: str, key: str) -> End
 def _dynamic(
     settings: AuthorizationSettings, server: AuthorizationServer, scopes: tuple[str, ...]
 ) -> Exchange[Registration]:
-    """Names the scopes: some servers, like that of the official SDK, refuse a client all others. Others refuse clients
-    that name any."""
+    """Names the scopes, because some servers, such as the one in the official SDK, refuse a client all other scopes.
+    Retries without them, because others refuse clients that name any."""
     request = _request(settings, server)
     response = yield post_json(server.registration_endpoint, request | ({"scope": " ".join(scopes)} if scopes else {}))
     check_transient(response, "registration endpoint")
@@ -131,7 +131,7 @@ def _dynamic(
         )
     method = _method_given(said.get("token_endpoint_auth_method"), server, kept)
     listed = scopes_in(said.get("scope"))
-    # A server that gave fewer would do so again: what was requested counts as well.
+    # A server that granted fewer would do so again, so the requested scopes count too.
     allowed = usable((*listed, *scopes)) if listed else ()
     return Registration(server.issuer, identity, "dynamic", kept, method, settings.redirect_uri, allowed)
 

@@ -21,7 +21,7 @@ class ResourceMetadata:
     resource: str
     issuers: tuple[str, ...]
     scopes: tuple[str, ...] = ()
-    #: the server takes tokens that are bound to a key (RFC 9449)
+    #: the server accepts tokens that are bound to a key (RFC 9449)
     dpop: bool = False
 
 
@@ -63,8 +63,8 @@ def _read(document: dict[str, object], server_url: str) -> ResourceMetadata:
 
 
 def check_transient(response: HttpResponse, what: str) -> None:
-    """TransportError for a temporary failure, which says nothing about what the server offers. No HttpError: that would
-    be read as an answer of the MCP server."""
+    """TransportError for a temporary failure, which says nothing about what the server offers. Not an HttpError,
+    which would be taken for an answer from the MCP server."""
     if response.status >= 500 or response.status == 429:
         detail = f"The {what} cannot be read right now (HTTP {response.status})."
         raise TransportError(Fault.HTTP_STATUS, detail, may_have_run=False)

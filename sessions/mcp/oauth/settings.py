@@ -50,7 +50,7 @@ class AuthorizationSettings:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     client_issuer: str = ""
-    #: the user does not want the client ID any more that was entered for an earlier sign-in
+    #: the user no longer wants the client ID that was entered for an earlier sign-in
     forget_client: bool = False
     #: registered by hand for everyone who signs in to the server. Used at its issuer if the user entered none
     shared_client: Registration | None = None

@@ -17,7 +17,7 @@ from .words import error_code, server_said
 
 ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,32768}\Z")
-#: codes with which some servers say at the token endpoint what others say with HTTP 503 or 429
+#: error codes that some token endpoints use where others use HTTP 503 or 429
 _FOR_THE_MOMENT: Final = ("temporarily_unavailable", "server_error", "slow_down")
 _SCHEMES: Final = {"bearer": "Bearer", "dpop": "DPoP"}
 #: seconds; a longer lifetime is capped
@@ -62,7 +62,7 @@ def ask(grant: Grant, fields: Mapping[str, str], signer: Signer) -> Exchange[Tok
 
 
 def _sent_in(headers: Mapping[str, str], registration: Registration) -> tuple[str, ...]:
-    """What the headers tell of us, longest first."""
+    """Our secrets in the headers, longest first."""
     credentials = (value.partition(" ")[2] for value in headers.values())
     return (*credentials, quote_plus(registration.secret), registration.secret)
 

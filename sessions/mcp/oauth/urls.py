@@ -51,7 +51,7 @@ def demand_secure(url: str, what: str) -> str:
 
 
 def demand_elsewhere(url: str, what: str) -> None:
-    """For what a server on another machine names: this machine has services that trust all that reaches them."""
+    """For URLs that a server on another machine names: services on this machine may trust any local request."""
     if is_local(url):
         raise AuthorizationError(f"{what} is on this machine and the server is not, so it is not used: {url[:200]!r}.")
 

@@ -1,4 +1,4 @@
-"""From what an upstream server said to what the agent's revision allows, and from rows of the catalogue to lists.
+"""Translates an upstream server's results to what the agent's revision allows, and catalog rows to lists.
 
 Source: the schema of each revision; 2026-07-28 *Utilities / Caching*.
 """
@@ -17,7 +17,7 @@ _LISTS: Final = {method: member for method, member, _, _ in methods.LISTS.values
 
 
 def translated(result: Mapping[str, Any], method: str, era: Era) -> dict[str, Any]:
-    """A result of an upstream of any era, as the agent's era writes it. Nothing else of it changes."""
+    """The result of an upstream of any era, in the form of the agent's era. Nothing else changes."""
     body = dict(result)
     _drop_protocol_meta(body)
     if method == methods.TOOLS_CALL:
@@ -34,7 +34,7 @@ def translated(result: Mapping[str, Any], method: str, era: Era) -> dict[str, An
 
 
 def _drop_protocol_meta(body: dict[str, Any]) -> None:
-    """What an upstream says about itself is between it and us."""
+    """What an upstream says about itself is meant only for us."""
     meta = body.get("_meta")
     if not isinstance(meta, dict):
         return
@@ -113,7 +113,7 @@ def offered(upstream: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tool_error(text: str, era: Era, meta: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A failure that the model reads, and may act on."""
+    """A failure that the model can read and act on."""
     body: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
     if meta:
         body["_meta"] = dict(meta)

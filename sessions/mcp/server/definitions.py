@@ -15,8 +15,8 @@ BAD_SCHEMA: Final = "The input schema does not describe an object. Clients would
 
 
 def drop_other_structure(tool: dict[str, Any]) -> bool:
-    """Until 2025-11-25, an output schema must be an object schema, like structured content. Returns whether it was
-    another."""
+    """Until 2025-11-25, an output schema must be an object schema, like structured content. Drops any other; returns
+    whether it did."""
     if "outputSchema" not in tool or _is_schema_of_object(tool["outputSchema"]):
         return False
     del tool["outputSchema"]
@@ -24,8 +24,8 @@ def drop_other_structure(tool: dict[str, Any]) -> bool:
 
 
 def mended(value: Mapping[str, Any], *, tool: bool) -> dict[str, Any] | None:
-    """What has one meaning is corrected, and optional members that no client can read are dropped. None for a tool that
-    cannot be corrected."""
+    """Correct what has only one possible meaning, and drop optional members that no client can read. None for a tool
+    that cannot be corrected."""
     found = {name: member for name, member in value.items() if name not in _MEMBERS or _MEMBERS[name](member)}
     if "annotations" in found:
         found["annotations"] = {
@@ -43,7 +43,7 @@ def _input_schema(schema: Any) -> dict[str, Any] | None:
         return {"type": "object"}
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return None
-    # Go writes lists and maps that it does not have as null
+    # Go writes missing lists and maps as null
     found = {"type": "object"} | {
         name: member for name, member in schema.items() if member is not None or name not in ("properties", "required")
     }
@@ -54,7 +54,7 @@ def _input_schema(schema: Any) -> dict[str, Any] | None:
     return found if _has_readable_members(found) else None
 
 
-#: a schema may be true or false, which clients do not accept as that of a property
+#: a schema may be true or false, which clients do not accept as a property's schema
 _BOOLEAN: Final[Mapping[bool, dict[str, Any]]] = {True: {}, False: {"not": {}}}
 
 
@@ -83,7 +83,7 @@ def _is_schema_of_object(value: Any) -> bool:
 
 
 def _has_readable_members(schema: Any) -> bool:
-    """What clients look into, of any schema."""
+    """Whether clients can read the members that they look at in any schema."""
     properties = schema.get("properties", {}) if isinstance(schema, dict) else None
     return (
         isinstance(properties, dict)
@@ -104,7 +104,7 @@ def _is_object_of(required: str, /, **members: Check) -> Check:
     )
 
 
-#: RFC 3339; Python reads more
+#: RFC 3339; Python accepts more
 _TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 )
@@ -130,7 +130,7 @@ _MEMBERS: Final[Mapping[str, Check]] = {
     "outputSchema": _has_readable_members,
     "_meta": _is_object,
 }
-#: members of `annotations`: of tools, then of resources
+#: members of `annotations`: first those of tools, then those of resources
 _HINTS: Final[Mapping[str, Check]] = {
     "title": _is_text,
     "readOnlyHint": _is_flag,

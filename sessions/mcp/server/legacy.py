@@ -38,7 +38,7 @@ METHODS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An `initialize`: the revision agreed on, and what the agent says of itself (trust neither name nor version)."""
+    """An `initialize`: the agreed revision, and what the agent says about itself (trust neither name nor version)."""
 
     request: Request
     revision: str
@@ -47,13 +47,13 @@ class Opening:
 
 
 def opens(posted: Posted) -> bool:
-    """Whether it is an `initialize`, if perhaps a bad one."""
+    """Whether it is an `initialize`, valid or not."""
     value = posted.values[0]
     return not posted.batch and isinstance(value, dict) and value.get("method") == methods.INITIALIZE
 
 
 def opening_of(posted: Posted) -> Opening:
-    """Of what `opens`. Raises Refusal."""
+    """The `initialize` in a POST for which `opens` is true. Raises Refusal."""
     message = message_of(posted.values[0])
     if not isinstance(message, Request):
         raise invalid_request("initialize is a request: it needs an id.")
@@ -75,7 +75,7 @@ def initialized(
 
 
 def check_version(headers: Headers, revision: str) -> None:
-    """A client of 2025-03-26 sends no version; one that sends the header names what was agreed. Raises Refusal."""
+    """A client of 2025-03-26 sends no version; any header must name the agreed one. Raises Refusal."""
     given = headers.get(VERSION)
     if given is None or given == revision:
         return
@@ -88,8 +88,8 @@ Read = Request | Notification | Response | Refusal
 
 
 def read(posted: Posted, headers: Headers, revision: str) -> list[Read]:
-    """The messages of a POST to a session of `revision`. A message that is refused by itself stands as a Refusal in its
-    place; what makes the whole POST illegal is raised."""
+    """The messages of a POST to a session of `revision`. A message that is refused on its own is replaced by its
+    Refusal. A Refusal of the whole POST is raised."""
     check_version(headers, revision)
     if not posted.batch:
         message = message_of(posted.values[0])

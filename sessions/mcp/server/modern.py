@@ -1,4 +1,4 @@
-"""One modern request (2026-07-28): stateless, everything that it needs travels with it.
+"""One modern request (2026-07-28): stateless, so it carries everything that it needs.
 
 Source: 2026-07-28 *Basic / Request metadata*, *Streamable HTTP / Request metadata headers*, *Lifecycle / Discovery*.
 Order of the checks: metadata (-32602), headers (-32020), version (-32022), method (404).
@@ -40,7 +40,7 @@ METHODS: Final = frozenset(
 _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=\Z", re.IGNORECASE | re.DOTALL)
 _VISIBLE: Final = re.compile(r"[ -~\t]*\Z")
 _JSON_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,99})?(?:[eE][+-]?[0-9]{1,3})?\Z")
-#: a listen request of more resources is cut: the acknowledgement says which are left
+#: a listen request with more resources is truncated; the acknowledgement says which ones remain
 LISTENED_RESOURCES: Final = 500
 
 
@@ -156,7 +156,7 @@ def check_mirrored(arguments: Any, mirrored: tuple[Mirrored, ...], headers: Head
 
 
 def _number(text: str) -> Decimal | str:
-    """Exact, and of JSON's form only: Python would also take underscores, blanks and the digits of other scripts."""
+    """Exact, and only in JSON's form: Python would also accept underscores, spaces and digits of other scripts."""
     return Decimal(text) if _JSON_NUMBER.match(text) else text
 
 
@@ -176,7 +176,7 @@ def discovery(info: Implementation, capabilities: Mapping[str, Any], instruction
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """What one `subscriptions/listen` asks for."""
+    """The notifications that one `subscriptions/listen` requests."""
 
     lists: frozenset[str]
     resources: tuple[str, ...]
@@ -190,7 +190,7 @@ _LIST_FILTERS: Final = {
 
 
 def listen_of(params: Mapping[str, Any]) -> Listen:
-    """Kinds that are unknown are not granted; the acknowledgement shows it. Raises Refusal."""
+    """Unknown kinds are not granted, as the acknowledgement shows. Raises Refusal."""
     asked = params.get("notifications")
     if not isinstance(asked, dict):
         raise invalid_params("subscriptions/listen needs params.notifications, an object.", status=400)

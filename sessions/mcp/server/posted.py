@@ -23,7 +23,7 @@ SESSION: Final = "mcp-session-id"
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 _ACCEPTED: Final = frozenset({JSON, EVENTS, "*/*", "application/*", "text/*"})
-#: methods that exist in the modern era only: a request of one is modern, whatever else is missing
+#: methods that exist only in the modern era: a request for one of these is modern, whatever else is missing
 _MODERN_ONLY: Final = frozenset({methods.DISCOVER, methods.LISTEN})
 
 
@@ -52,7 +52,7 @@ def parse(body: bytes, limits: Limits) -> Posted:
         raise _unreadable(problem) from problem
     if mended:
         identity = id_of(value)
-        if isinstance(identity, str) and "\ufffd" in identity:  # perhaps what was replaced: not the sender's id
+        if isinstance(identity, str) and "\ufffd" in identity:  # may contain the replacement: not the sender's id
             identity = None
         raise invalid_request("The message contains an unpaired surrogate.").of(identity)
     if isinstance(value, list):
@@ -70,7 +70,7 @@ def _unreadable(problem: ProtocolError) -> Refusal:
 
 
 def _reason(problem: ProtocolError) -> str:
-    """Without the beginning, which speaks of a server's message."""
+    """The detail without its beginning, which mentions a server's message."""
     return problem.detail.partition(": ")[2]
 
 
@@ -81,13 +81,13 @@ def id_of(value: Any) -> RequestId | None:
 
 
 def request_id(posted: Posted) -> RequestId | None:
-    """The id of one request. None for a batch, a notification and a response."""
+    """The id of a single request. None for a batch, a notification or a response."""
     value = posted.values[0]
     return id_of(value) if not posted.batch and isinstance(value, dict) and "method" in value else None
 
 
 def asks(posted: Posted) -> bool:
-    """Whether a request is among the messages. The others are notifications and responses."""
+    """Whether any of the messages is a request, not a notification or response."""
     return any(isinstance(one, dict) and "method" in one and "id" in one for one in posted.values)
 
 
@@ -114,7 +114,7 @@ def era_of(posted: Posted, headers: Headers) -> Era:
 
 
 def progress_token(params: Mapping[str, Any]) -> RequestId | None:
-    """A string or a number. 0 is one; anything else counts as none."""
+    """The progress token: a string or an integer, including 0. Anything else counts as missing."""
     meta = params.get("_meta")
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     return token if jsonrpc.is_id(token) else None

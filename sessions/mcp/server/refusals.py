@@ -7,7 +7,7 @@ from typing import Any, Final
 from ..core import jsonrpc
 from ..core.jsonrpc import RequestId
 
-#: legacy code of a resource that does not exist; modern servers use INVALID_PARAMS
+#: legacy code for a resource that does not exist; modern servers use INVALID_PARAMS
 RESOURCE_NOT_FOUND: Final = -32002
 #: our own codes: outside the range that JSON-RPC and MCP reserve
 UNAUTHORIZED: Final = 4010
@@ -21,7 +21,7 @@ NOT_SENT: Final = 5030
 
 
 class Refusal(Exception):
-    """`status` counts only while no answer has begun: inside a stream or a batch the error stands alone."""
+    """`status` counts only if no answer has begun: in a stream or a batch, only the error is sent."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
     def of(self, identity: RequestId | None) -> "Refusal":
-        """The same refusal as the answer to a request: the id is echoed as soon as it could be read."""
+        """The same refusal as the answer to a request; the id is echoed if it could be read."""
         self.id = identity
         return self
 
@@ -62,7 +62,7 @@ def later(
     data: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Refusal:
-    """For the moment. Header and body say when to come back, because many agents lose the header."""
+    """A temporary refusal. Both header and body say when to retry, because many agents lose the header."""
     header = {} if status == 200 else {"Retry-After": str(max(1, ceil(seconds)))}
     body = {**(data or {}), "retryAfterMs": ceil(seconds * 1000)}
     return Refusal(status, code, message, body, headers=header | dict(headers or {}))

@@ -1,4 +1,4 @@
-"""Rewriting the URIs of resources wherever the protocol has them: definitions, results, prompts, requests of a server.
+"""Rewrites resource URIs wherever the protocol has them: definitions, results, prompts, requests from a server.
 Free text and structured content are left alone.
 
 Source: 2025-11-25 and 2026-07-28 *Server features*; `_meta.ui.resourceUri`: the extension *MCP Apps*.
@@ -11,7 +11,7 @@ from ..core import methods
 
 #: a URI as the other side knows it
 Rewrite = Callable[[str], str]
-_FLAT_UI = "ui/resourceUri"  # of earlier versions of the extension
+_FLAT_UI = "ui/resourceUri"  # used by earlier versions of the extension
 
 
 def result(value: Mapping[str, Any], method: str, rewrite: Rewrite) -> dict[str, Any]:
@@ -34,12 +34,12 @@ def result(value: Mapping[str, Any], method: str, rewrite: Rewrite) -> dict[str,
 
 
 def request(params: Mapping[str, Any], rewrite: Rewrite) -> dict[str, Any]:
-    """What a server asks during a call: messages for a model may embed its resources."""
+    """A server's request during a call: messages for a model may embed its resources."""
     return _each(with_meta(params, rewrite), "messages", lambda one: _message(one, rewrite))
 
 
 def definition(value: Mapping[str, Any], rewrite: Rewrite, **named: str) -> dict[str, Any]:
-    """An entry of a list. `named`: its name or URI as it shall be called."""
+    """An entry of a list. `named`: its new name or URI."""
     return {**with_meta(value, rewrite), **named}
 
 
@@ -58,7 +58,7 @@ def with_meta(value: Mapping[str, Any], rewrite: Rewrite) -> dict[str, Any]:
 
 
 def _message(value: dict[str, Any], rewrite: Rewrite) -> dict[str, Any]:
-    """Its content is one block, or since 2025-11-25 in sampling several."""
+    """Its content is one block or, in sampling since 2025-11-25, several."""
     content = value.get("content")
     if isinstance(content, dict):
         return {**value, "content": _block(content, rewrite)}

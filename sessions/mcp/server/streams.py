@@ -6,14 +6,14 @@ from ..core import jsonrpc, methods
 from ..core.flow import TokenBucket
 from ..core.jsonrpc import RequestId
 
-#: also what makes a proxy send the headers of a stream on
+#: also makes a proxy forward the headers of a stream
 COMMENT: Final = b":\n\n"
 HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",
 }
-#: how the ids of a stream's events end: of the priming event, and of the response
+#: suffixes of a stream's event ids: the priming event, and the response
 OPENED, RESPONDED = ":0", ":1"
 PROGRESS_PER_SECOND, PROGRESS_BURST = 10.0, 20
 
@@ -25,7 +25,7 @@ def event(message: bytes, identity: str = "") -> bytes:
 
 
 def priming(identity: str) -> bytes:
-    """The first event of a stream that can be resumed: an id and no data. Clients before 2025-11-25 fail at it."""
+    """The first event of a stream that can be resumed: an id and no data. Clients before 2025-11-25 fail on it."""
     return f"id: {identity}\ndata: \n\n".encode()
 
 
@@ -39,7 +39,7 @@ def log_line(level: str, logger: str, data: Any) -> bytes:
 
 
 class ProgressRelay:
-    """Rising, at most ten a second after a burst of twenty; above that only the newest counts."""
+    """Relays increasing values, at most ten per second after a burst of twenty; beyond that, only the newest."""
 
     def __init__(self, token: RequestId) -> None:
         self._token = token
@@ -48,7 +48,7 @@ class ProgressRelay:
         self._waiting: dict[str, Any] | None = None
 
     def offer(self, progress: float, total: float | None, message: str | None, now: float) -> bytes | None:
-        """The notification to send at once. None: it waits for `flush`, or says nothing new."""
+        """The notification to send immediately. None if it waits for `flush` or is not new."""
         if self._sent is not None and progress <= self._sent:
             return None
         if self._waiting is not None and progress <= self._waiting["progress"]:
@@ -63,7 +63,7 @@ class ProgressRelay:
         return self._waiting is not None
 
     def flush(self) -> bytes | None:
-        """What waits, to be sent now: before the result, or when the time has come."""
+        """The waiting notification, to send now: before the result, or when the rate allows it."""
         if self._waiting is None:
             return None
         params, self._waiting = self._waiting, None

@@ -1,8 +1,8 @@
 """Sends the requests of authorization flows through the same guarded engine as all others, with narrow bounds.
 
-All addresses come from untrusted servers, so none of them leads to this machine unless a server that the operator
-entered is there. Metadata requests follow redirects within one origin only. A token request
-is never sent to a second address.
+All addresses come from untrusted servers, so none of them may lead to this machine unless the operator entered a
+server that is there. Metadata requests follow redirects only within one origin. A token request is never sent to a
+second address.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class AuthorizationHttp:
         self._local = not server_url or any(map(is_local, (server_url, *entered)))
 
     def _policy_for(self, request: HttpRequest) -> OutboundPolicy:
-        """A name may lead to this machine, too. Where that of the server does, the operator entered it."""
+        """A name may resolve to this machine, too. If the server's own name does, that is what the operator entered."""
         own = self._local or origin(request.url) == self._origin
         return self._policy if own else replace(self._policy, allow_loopback=False)
 
@@ -76,7 +76,7 @@ class AuthorizationHttp:
 
 
 def _demand_sendable(url: str) -> None:
-    """Some addresses pass for https ones and cannot be dialled: https://999.1.1.1, or 70,000 characters."""
+    """Some URLs look like valid https URLs but cannot be dialed: https://999.1.1.1, or 70,000 characters."""
     try:
         httpx.URL(url)
     except httpx.InvalidURL as exc:

@@ -1,4 +1,4 @@
-"""The authorization interface of HTTP transports, which know no flow, no token and no authorization server."""
+"""The authorization interface of HTTP transports, which know nothing of flows, tokens or authorization servers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -33,11 +33,11 @@ class Receiver(Protocol):
         `status`: the HTTP status when it was not 2xx."""
 
     def broken(self, error: McpError, head: bytes, *, unfinished: bool = False) -> bool:
-        """A message that could not be read completely; `head` is its beginning, and its end if that was read. False if
-        it is `unfinished` and `head` does not name the request: then this is called again when it has ended."""
+        """A message that could not be read completely; `head` is its beginning, plus its end if that was read. False if
+        it is `unfinished` and `head` does not name the request: this is then called again at its end."""
 
     def line(self, stream: str, text: str) -> None:
-        """A diagnostic line: `stderr`, or `stdout` for text that is no message; otherwise a remark of the transport."""
+        """A diagnostic line: `stderr`, or `stdout` for text that is not a message; otherwise a transport remark."""
 
     def feed(self, lost: str, *, retried: bool = True) -> None:
         """Reports on a separate stream for messages that belong to no request. Empty `lost`: the stream is open.

@@ -1,6 +1,6 @@
-"""The cookies of one connection. A load balancer in front of several nodes names in one which node has the session.
+"""The cookies of one connection. A load balancer in front of several nodes uses one to say which node has the session.
 
-Only requests to the server itself carry them, and they end with the connection. Nothing else keeps any: no sign-in,
+Only requests to the server itself carry them, and they end with the connection. Nothing else keeps cookies: no sign-in,
 metadata document, icon or webhook.
 """
 
@@ -9,11 +9,11 @@ from typing import Final
 
 import httpx
 
-#: cookies that are kept, bytes of one with its attributes, and bytes that a request carries
+#: number of cookies kept, bytes of one with its attributes, and bytes in a request
 _KEPT: Final = 20
 _LINE_BYTES: Final = 4 * 1024
 _SENT_BYTES: Final = 8 * 1024
-#: values that are masked wherever they occur: some load balancers send another with each answer
+#: number of values that are masked wherever they occur: some load balancers send a new one with each answer
 _HIDDEN: Final = 50
 #: shorter values are words, not ids
 _ID_CHARS: Final = 10
@@ -28,7 +28,7 @@ class Cookies:
         self._kept = httpx.Cookies()
 
     def keep(self, response: httpx.Response, url: httpx.URL) -> None:
-        """Keep what the server sets, within bounds."""
+        """Keep the cookies that the server sets, within bounds."""
         lines = response.headers.get_list("set-cookie")
         for line in lines:
             if len(line) <= _LINE_BYTES and line.isascii() and line.isprintable() and self._has_room(_name(line)):
@@ -38,7 +38,7 @@ class Cookies:
             self._hide_values()
 
     def _has_room(self, name: str) -> bool:
-        """With as many as are kept, a cookie may replace those of its name only."""
+        """Whether a cookie can be kept. When full, it may only replace cookies of the same name."""
         jar = self._kept.jar
         if len(jar) < _KEPT:
             return True
@@ -54,7 +54,7 @@ class Cookies:
                 self._hide(value)
 
     def added(self, headers: Mapping[str, str], url: httpx.URL) -> Mapping[str, str]:
-        """The headers with the cookies for this URL. One that the headers already set stays as it is."""
+        """The headers with the cookies for this URL. Cookies that the headers already set stay unchanged."""
         if not self._kept:
             return headers
         request = httpx.Request("GET", url)

@@ -22,16 +22,16 @@ def _port(url: httpx.URL) -> int:
 
 def wire_host(url: httpx.URL) -> str:
     """The host as used for lookup and certificates: numeric, or ASCII (punycode). Unlike `URL.host`, which raises for a
-    name that IDNA 2008 does not know, such as that of an emoji."""
+    name that IDNA 2008 does not allow, such as an emoji."""
     return url.raw_host.decode("ascii")
 
 
 def as_sent(url: str) -> str:
-    """A server's URL in ASCII, as its requests have it: tokens are only for URLs with the same beginning."""
+    """A server's URL in ASCII, as requests send it: tokens are valid only for URLs with the same prefix."""
     try:
         return str(httpx.URL(url.strip()))
     except httpx.InvalidURL:
-        return url  # connecting refuses it
+        return url  # refused when connecting
 
 
 async def addresses(url: httpx.URL, policy: OutboundPolicy, timeout: float) -> list[str]:
@@ -93,7 +93,7 @@ async def connected_socket(url: httpx.URL, policy: OutboundPolicy, timeout: floa
 
 
 def _close(late: "asyncio.Task[socket.socket]") -> None:
-    """Of an attempt that lost. One that was cancelled has closed its socket itself."""
+    """Close the socket of an attempt that lost. A cancelled attempt has closed its own."""
     if not late.cancelled() and late.exception() is None:
         late.result().close()
 

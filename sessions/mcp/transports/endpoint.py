@@ -38,7 +38,7 @@ class Endpoint:
     #: supplies the token of each request, and decides what a 401 or 403 means; None: only `headers` apply
     authorization: Authorizer | None = field(default=None, repr=False)
     recorder: Recorder = field(default=UNRECORDED, repr=False)
-    #: whether a legacy session keeps a stream open for what the server sends by itself
+    #: whether a legacy session keeps a stream open for messages that the server sends unprompted
     feed: bool = True
 
     @property

@@ -25,8 +25,8 @@ def shared_tls() -> ssl.SSLContext:
 
 class _Answer(aiohttp.ClientResponse):
     async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        """Without its reason phrase, which no one reads: httpx_aiohttp cannot pass on one that is not UTF-8, and would lose
-        the answer with it."""
+        """Drop the reason phrase, which no one reads: httpx_aiohttp fails on one that is not UTF-8, and would lose the
+        answer with it."""
         await super().start(connection)
         self.reason = ""
         return self
@@ -47,13 +47,13 @@ class Engine(AiohttpTransport):
         return await super().handle_async_request(request)
 
     def stop_reusing(self) -> None:
-        """From now on each request gets a connection of its own."""
+        """From now on, use a new connection for each request."""
         if isinstance(self.client, aiohttp.ClientSession) and isinstance(self.client.connector, Connector):
             self.client.connector.stop_reusing()
 
 
 def with_host(headers: Mapping[str, str], url: httpx.URL) -> httpx.Headers:
-    """With the header Host, unless it is among them: httpx would ask `URL.host` first (see dialing.wire_host)."""
+    """Add the Host header if it is missing: httpx would read `URL.host` for it (see dialing.wire_host)."""
     whole = httpx.Headers(headers)
     whole.setdefault("Host", url.netloc.decode("ascii"))
     return whole

@@ -1,7 +1,7 @@
-"""Name lookups, in threads of their own and shared by all who ask for the same name.
+"""Name lookups, in dedicated threads and shared by all callers that ask for the same name.
 
-A lookup holds its thread until the system's resolver gives up, for 10 s and more if no name server answers, however soon
-its caller does. So names that hang must not take the threads of anything else, and each of them takes only one.
+A lookup holds its thread until the system's resolver gives up, for 10 s or more if no name server answers, no matter
+how soon its caller gives up. So names that hang must not take threads from anything else, and each takes only one.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, Final
 _Question = tuple[str, int, int]
 _threads: Final = ThreadPoolExecutor(64, "lookup")
 _lock: Final = threading.Lock()
-#: those who wait for each lookup that was not answered yet
+#: the callers waiting for each unanswered lookup
 _callers: Final[dict[_Question, list[Future[list[Any]]]]] = {}
 
 
@@ -35,14 +35,14 @@ async def look_up(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[
 def _answer(question: _Question) -> None:
     with _lock:
         if all(one.cancelled() for one in _callers.get(question, [])):
-            _callers.pop(question, None)  # they gave up before it was its turn
+            _callers.pop(question, None)  # they gave up before the lookup started
             return
     host, port, family = question
     found: list[Any] = []
     problem: Exception | None = None
     try:
         found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    except Exception as exc:  # it belongs to the callers
+    except Exception as exc:  # passed on to the callers
         problem = exc
     with _lock:
         callers = _callers.pop(question, [])

@@ -63,7 +63,7 @@ class Proxy:
         return not any(name == direct or name.endswith(f".{direct}") for direct in self.direct)
 
     async def tunnel(self, address: str, port: int) -> socket.socket:
-        """A socket tunnelled to this address; the caller closes it. Raises ProxyError."""
+        """A socket tunneled to this address; the caller closes it. Raises ProxyError."""
         target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         opened = await self._connected()
         try:

@@ -1,4 +1,4 @@
-"""What crosses the wire, reported to a recorder: each message as it is sent or received, and each HTTP exchange.
+"""Reports wire traffic to a recorder: each message as it is sent or received, and each HTTP exchange.
 
 Recording changes nothing: no method waits or raises. A recorder gets secrets (headers, tokens in URLs) and must mask
 them before it keeps anything.
@@ -24,15 +24,15 @@ class Exchange(Protocol):
         """This many more bytes of the answer's body arrived."""
 
     def ended(self) -> None:
-        """The answer is over, or is read no further. May be called again."""
+        """The answer has ended or will not be read further. May be called again."""
 
 
 class Recorder(Protocol):
     """Called from the event loop's thread only."""
 
     def opened(self, kind: str, limits: Limits) -> None:
-        """A transport of this kind is about to connect. `limits`: those of its messages, which what is reported may
-        still break."""
+        """A transport of this kind is about to connect. `limits`: its message limits, which reported messages may
+        still exceed."""
 
     def exchange(self, verb: str, url: str, headers: Mapping[str, str], *, authorization: bool = False) -> Exchange:
         """An HTTP request is about to be sent. `authorization`: to an authorization server, or to find one."""

@@ -18,15 +18,15 @@ from .websocket import WebSocketTransport
 @dataclass(frozen=True, slots=True)
 class StdioSpec:
     """A command to run. `env` is called at each start and returns what was declared for this server. PATH, HOME, LANG
-    and TZ are inherited unless declared; a confined command has a home of its own. A repr never shows these values, the arguments or the directory, because
-    references in them may resolve to secrets."""
+    and TZ are inherited unless declared; a confined command has its own home. A repr never shows these values, the
+    arguments or the directory, because references in them may resolve to secrets."""
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
     cwd: str | None = field(default=None, repr=False)
     env: Callable[[], Mapping[str, str]] = field(default=nothing, repr=False)
     limits: Limits = Limits()
-    #: None: it may do what this process may do
+    #: None: it has the same rights as this process
     confinement: Confinement | None = None
     recorder: Recorder = field(default=UNRECORDED, repr=False)
 

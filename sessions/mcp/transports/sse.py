@@ -45,8 +45,8 @@ async def events(
 
 
 class _Reply(httpx.Response):
-    """The part of a response that EventSource reads. A whole response would guess its encoding for each stream, and
-    would leave suspended generators behind at an answer, each of which costs the loop a task."""
+    """The part of a response that EventSource reads. A whole response would guess the encoding of each stream, and
+    would leave suspended generators behind after an answer, each of which costs the loop a task."""
 
     headers = httpx.Headers({"Content-Type": "text/event-stream"})
 

@@ -1,8 +1,8 @@
-"""TLS contexts of single servers and their authorization servers: a client certificate, a private certificate
+"""TLS contexts for individual servers and their authorization servers: a client certificate, a private certificate
 authority, or both.
 
 Equal contexts are shared because each costs 700 KiB. On Linux a key never touches a disk: OpenSSL reads it from a file
-in memory. Elsewhere it reads a private file that is removed at once.
+in memory. Elsewhere it reads a private file that is removed immediately.
 """
 
 import functools
@@ -21,7 +21,7 @@ def client_context(certificate: str, key: str, ca: str = "") -> ssl.SSLContext:
         _accept_usual_authorities(context)
     if certificate:
         with _readable(f"{certificate.rstrip()}\n{key}".encode()) as path:
-            # an empty passphrase: without one, OpenSSL asks for that of an encrypted key at the terminal, and waits
+            # an empty passphrase: with none, OpenSSL would prompt for an encrypted key's passphrase on the terminal
             context.load_cert_chain(path, password="")
     return context
 
@@ -53,6 +53,6 @@ def trusting(ca: str) -> ssl.SSLContext:
 
 
 def _accept_usual_authorities(context: ssl.SSLContext) -> None:
-    """Python 3.13 and later demand extensions of RFC 5280, such as key identifiers, that many private authorities do not
-    write. Signatures, names and validity are checked as ever."""
+    """Python 3.13 and later demand extensions of RFC 5280, such as key identifiers, that many private authorities
+    omit. Signatures, names and validity are still checked."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

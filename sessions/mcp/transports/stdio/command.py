@@ -13,7 +13,7 @@ INHERITED: Final = ("PATH", "HOME", "LANG", "TZ")
 
 
 def environment(declared: Mapping[str, str], confinement: Confinement | None = None) -> dict[str, str]:
-    """A confined child gets a home of its own instead of ours."""
+    """The variables of a child. A confined child gets its own home instead of ours."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     return inherited | (confinement.environment(declared) if confinement else dict(declared))
 

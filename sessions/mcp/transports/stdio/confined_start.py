@@ -15,15 +15,15 @@ from .confinement import PYTHON
 _PATIENCE: Final = 60.0
 
 
-#: starts the process that confines itself with these descriptors: its control socket, and both ends of a pipe by which it
-#: sees that its parent lives
+#: starts the process that confines itself with these descriptors: its control socket, and both ends of a pipe that
+#: tells it whether its parent is alive
 Launch = Callable[
     [Callable[[], asyncio.SubprocessProtocol], tuple[int, int, int]], Awaitable[asyncio.SubprocessTransport]
 ]
 
 
 def by_program(prefix: tuple[str, ...]) -> Launch:
-    """As a child of this process. `prefix`: the programs that hold it."""
+    """Launch as a child of this process. `prefix`: the programs that wrap it."""
 
     async def launch(
         factory: Callable[[], asyncio.SubprocessProtocol], descriptors: tuple[int, int, int]
@@ -68,12 +68,12 @@ async def start(
                 transport.close()
                 words = f"The server could not be confined within {_PATIENCE:.0f} s."
                 raise LaunchError(Fault.SPAWN_FAILED, words) from None
-            except BaseException:  # also when cancelled: no process stays behind
+            except BaseException:  # also when cancelled: leave no process behind
                 transport.close()
                 raise
             return transport, listener
     finally:
-        os.close(outside)  # the runner sees with it that its parent lives; from here on the kernel watches that
+        os.close(outside)  # it told the runner that its parent is alive; from here on the kernel watches that
 
 
 async def _run(loop: asyncio.AbstractEventLoop, ours: socket.socket, job: Mapping[str, Any]) -> int:
@@ -89,10 +89,10 @@ async def _run(loop: asyncio.AbstractEventLoop, ours: socket.socket, job: Mappin
     listener, status = descriptors
     try:
         await _readable(loop, status)
-        report = os.read(status, 4096)  # empty: it closed when the program started
+        report = os.read(status, 4096)  # empty: closed because the program started
         if report:
             raise _failure(report, str(job["program"]))
-    except BaseException:  # also when cancelled: no descriptor stays behind
+    except BaseException:  # also when cancelled: leave no descriptor open
         os.close(listener)
         raise
     finally:

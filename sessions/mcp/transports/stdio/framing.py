@@ -1,17 +1,16 @@
 """Splits bytes into lines with a size cap. Only LF separates, because a message's strings may hold other separators.
 
-Where a text is cut, the word that the cut goes through is left out: nobody who looks for a secret later would recognise
-a half of it.
+A cut through a word drops the whole word, because a later search for secrets would not recognise half of one.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-#: a word, such as a token, holds none of them
+#: characters that never occur in a word, such as a token
 _AROUND_WORDS: Final = " \t\"',;&<>()[]{}"
-#: what is left out of a line that is all one word
+#: characters dropped from a line that is a single word
 _HALF_WORD: Final = 256
-#: of a line over the cap: bytes of its beginning and of its end
+#: bytes kept of the beginning and the end of a line over the cap
 _HEAD, _TAIL = 512, 256
 
 
@@ -95,7 +94,7 @@ class TailBuffer:
             del self._data[: len(self._data) - self._max_bytes]
 
     def tail(self, max_bytes: int = 4096) -> str:
-        """From the beginning of a line; of one very long line, from that of a word."""
+        """The tail, starting at the beginning of a line or, in one very long line, of a word."""
         data = bytes(self._data[-max_bytes:])
         if self._is_cut or len(self._data) > max_bytes:
             _, _, lines = data.partition(b"\n")
@@ -104,7 +103,7 @@ class TailBuffer:
 
 
 def shortened(text: str, most: int) -> str:
-    """A line of at most `most` characters and the mark of a cut."""
+    """At most `most` characters of a line, followed by an ellipsis if it was cut."""
     if len(text) <= most:
         return text
     kept = text[:most]

@@ -43,7 +43,7 @@ async def isolation() -> Isolation:
 
 
 def found() -> Isolation | None:
-    """What the first call of `isolation` found; None before it."""
+    """The result of the first call of `isolation`; None before that."""
     return _found
 
 

@@ -50,7 +50,7 @@ def servers() -> tuple[str, ...]:
 
 
 def fixed() -> list[tuple[str, list[str]]]:
-    """Addresses with their names from /etc/hosts, which nobody asks a name server for."""
+    """Addresses with their names from /etc/hosts, which need no name server."""
     found = [("127.0.0.1", ["localhost"]), ("::1", ["localhost"])]
     try:
         with open("/etc/hosts", encoding="ascii", errors="replace") as lines:
@@ -71,7 +71,7 @@ class Forwarder:
         self._connections: Counter[int] = Counter()
 
     async def address(self, client: socket.socket, asker: Asks) -> tuple[str, int] | tuple[str, int, int, int]:
-        """Where to connect this socket, which is remembered as the server's. OSError."""
+        """The address to connect this socket to; it is remembered as the server's socket. OSError."""
         if self._starting is None or _failed(self._starting):  # without a free descriptor, for example
             self._starting = asyncio.ensure_future(self._start())
         server = await asyncio.shield(self._starting)
@@ -85,7 +85,7 @@ class Forwarder:
         return "127.0.0.1", port
 
     async def _start(self) -> asyncio.Server:
-        # Made here, because asyncio takes an error at that for an address of a family that the machine lacks.
+        # Created here, because asyncio would take any error for an address family that the machine lacks.
         listening = socket.create_server(("127.0.0.1", 0))
         try:
             return await asyncio.start_server(self._serve, sock=listening)

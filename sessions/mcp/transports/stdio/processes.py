@@ -70,8 +70,8 @@ class Caller:
 
     @contextlib.contextmanager
     def path(self, path: str, *, links: bool = False, follow: bool = True) -> Iterator[int]:
-        """An O_PATH descriptor of a path as the process sees it; through no symbolic link unless `links`, and of a link
-        itself unless `follow`."""
+        """An O_PATH descriptor of a path as the process sees it. Passes through symbolic links only with `links`.
+        Without `follow`, opens a final link itself."""
         with acting_as(self._uid):
             root = os.open(f"/proc/{self._process}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -100,19 +100,19 @@ def opened(thread: int, uid: int | None) -> Iterator[Caller]:
 
 
 def set_times(descriptor: int, times: bytes | None) -> None:
-    """As utimensat takes them: of the file behind an O_PATH descriptor. OSError."""
+    """Set the times, in utimensat's format, of the file behind an O_PATH descriptor. OSError."""
     path = f"/proc/self/fd/{descriptor}".encode()
     _checked(_libc.syscall(_UTIMENSAT, -100, path, times, 0))
 
 
 class User:
-    """The user that only one server has, by whom its processes are found wherever they are. A package manager or a newer
-    version of the server may run beside it, also of another worker: only the first to come and the last to go ends what is
-    left. `folder`: of ours, and the same for all of them. These functions block."""
+    """A user that only one server has, which identifies its processes wherever they are. A package manager or a newer
+    version of the server may run at the same time, even under another worker: only the first to enter and the last to
+    leave end leftover processes. `folder`: a folder of ours, the same for all of them. These functions block."""
 
     def __init__(self, uid: int, folder: str) -> None:
         self._uid = uid
-        self._one = threading.Lock()  # a start that is cancelled leaves while its thread still enters
+        self._one = threading.Lock()  # a cancelled start may leave while its thread is still entering
         self._folder: int | None = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def enter(self) -> None:
@@ -170,7 +170,7 @@ def _process_of(thread: int) -> int:
 
 @contextlib.contextmanager
 def _as_user(uid: int | None) -> Iterator[None]:
-    """Take the real user of the process for this thread only, which is what the kernel compares. A container's root
+    """Take on the real user of the process, which is what the kernel compares, for this thread only. A container's root
     usually lacks the capability to look into processes of other users (CAP_SYS_PTRACE)."""
     with _changed(uid, real=True):
         yield
@@ -178,7 +178,7 @@ def _as_user(uid: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def acting_as(uid: int | None) -> Iterator[None]:
-    """Act with the rights of the process, for this thread only: those of its user and of no group of ours."""
+    """Act with the rights of the process, for this thread only: those of its user, and of none of our groups."""
     with _changed(uid, real=False):
         yield
 

@@ -1,7 +1,7 @@
 """Recognises in a server's own messages that a file was missing or refused because of its confinement.
 
-Kernels do not report Landlock's refusals to a program without privileges, and a file outside the view simply is not
-there. But programs say which file they missed, and this process can see whether it exists.
+Kernels do not report Landlock's refusals to an unprivileged program, and a file outside the view simply does not exist
+there. But programs say which file is missing, and this process can see whether it exists.
 """
 
 import os

@@ -30,7 +30,7 @@ _REFUSED: Final = {
 
 
 def check_headers(response: httpx.Response, limits: Limits) -> None:
-    """Bounds all headers together. The engine bounds each line."""
+    """Limits the total of all headers. The engine limits each line."""
     raw = response.headers.raw
     size = sum(len(name) + len(value) + 4 for name, value in raw)
     if len(raw) > limits.header_count or size > limits.header_bytes:
@@ -66,7 +66,7 @@ def demand_json(response: httpx.Response, media: str, body: bytes) -> None:
 
 
 def is_own_error(body: bytes, outgoing: Outgoing, limits: Limits) -> bool:
-    """Whether a body is one JSON-RPC error with the id of this request, also as a string: then it is the answer."""
+    """Whether a body is one JSON-RPC error with the id of this request (or the id as a string), and so its answer."""
     try:
         messages = jsonrpc.decode(body, limits)
     except ProtocolError:
@@ -123,7 +123,7 @@ def redirect_target(response: httpx.Response, url: httpx.URL, method: str) -> ht
 def status_error(
     response: httpx.Response, words: str = "", *, credential: bool, wire_session: bool = False
 ) -> HttpError:
-    """The error for a status outside 2xx and 3xx whose body is no answer. `words`: the server's own. `credential`,
+    """The error for a status outside 2xx and 3xx whose body is not an answer. `words`: the server's own. `credential`,
     `wire_session`: whether the request carried one."""
     status = response.status_code
     lost_session = wire_session and (status == 404 or (status == 400 and names_lost_session(words)))
@@ -156,8 +156,8 @@ def _challenges(response: httpx.Response) -> tuple[str, ...]:
 
 
 def _meaning(status: int, *, lost_session: bool, pauses: bool) -> tuple[Fault, str, bool]:
-    """The fault, a sentence, and whether the server certainly did not execute the request. `pauses`: it says when to come
-    back."""
+    """The fault, a sentence, and whether the server certainly did not execute the request. `pauses`: it says when to
+    retry."""
     if status == 401:
         return Fault.UNAUTHORIZED, "The server requires authorization (HTTP 401). Check the credentials.", True
     if status == 403 and pauses:

@@ -13,14 +13,14 @@ from ...core.errors import McpError, ProtocolError
 from . import answers
 from .wire import STEADY, Cursor, Wire, discard
 
-#: consecutive failures after which a server that never opened the stream is asked seldom, and that many seconds apart
+#: consecutive failures after which a server that never opened the stream is asked rarely, and the seconds in between
 _ATTEMPTS: Final = 3
 _SELDOM: Final = 300.0
-#: refusals that pass, besides those of a server that fails: time-out, too early, rate limit
+#: temporary refusals, besides server errors: time-out, too early, rate limit
 _FOR_THE_MOMENT: Final = frozenset({408, 425, 429})
-#: seconds until the next attempt at most, whatever a refusal asks for
+#: maximum seconds until the next attempt, whatever a refusal asks for
 _LONGEST: Final = 3600.0
-#: statuses with which a server that had a stream says that it has none any more
+#: statuses that mean that a server no longer has a stream
 _NONE_ANY_MORE: Final = frozenset({405, 501})
 _NO_STREAM: Final = "The server offers no stream for notifications."
 _BROKEN: Final = "The server's notification stream broke."
@@ -44,7 +44,7 @@ class Listener:
         self._feed = feed
         self._task: asyncio.Task[None] | None = None
         self._answered = asyncio.Event()
-        #: whether the server opened the stream in this session: then what refuses it later is passing
+        #: whether the server opened the stream in this session: if so, later refusals are temporary
         self._opened = False
         #: seconds that the last refusal asked us to wait
         self._asked_pause = 0.0
@@ -105,7 +105,7 @@ class Listener:
             await discard(response)
 
     def _refused(self, status: int, cursor: Cursor) -> bool:
-        """Whether the stream may open later. A server that had one may have forgotten where we were, or still count the
+        """Whether the stream may open later. A server that had one may have lost our position, or may still count the
         broken stream as open."""
         if 400 <= status < 500:
             cursor.last_id = ""

@@ -32,8 +32,8 @@ PING: Final = 20.0
 CLOSING: Final = 2.0
 #: bytes of our pongs that a pinging peer may leave unread
 _UNREAD: Final = 32 * MIB
-#: frames that wait for us: above the first number nothing is read until there are no more than the second. A frame may be as
-#: large as a message. Small ones still come many at a time, as one read of the socket brings them
+#: frames queued for us: above the first number, reading stops until no more than the second are left. A frame may be as
+#: large as a message. Small ones still arrive many at a time, because one read of the socket returns several
 _WAITING: Final = (1, 0)
 _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
@@ -49,7 +49,8 @@ class Handshake:
     endpoint: Endpoint
 
     async def opened(self, url: httpx.URL) -> tuple[ClientConnection, httpx.URL, Exchange]:
-        """The connection, its final URL, and its handshake as recorded. HttpError if the server answers the handshake with a status."""
+        """The connection, its final URL, and its recorded handshake. HttpError if the server answers the handshake with
+        an HTTP status."""
         authorizer = self.endpoint.authorization
         trial = authorizer.trial(INITIALIZE) if authorizer is not None else None
         redirects = 0
@@ -103,7 +104,7 @@ class Handshake:
                 max_queue=_WAITING,
                 open_timeout=end.connect_timeout,
                 ping_interval=PING,
-                ping_timeout=None,  # the client's keep-alive judges the peer: a busy one answers no ping either
+                ping_timeout=None,  # the client's keep-alive decides: a busy peer does not answer pings either
                 close_timeout=CLOSING,
                 logger=_silent,
                 create_connection=GuardedConnection,
@@ -134,7 +135,7 @@ class _Connect(connect):
 
 
 class GuardedConnection(ClientConnection):
-    """Aborts on a peer that sends pings without end and reads no pongs, and on one that broke the protocol or a limit.
+    """Aborts if the peer keeps sending pings without reading pongs, or broke the protocol or a limit.
     In the latter case the library would keep reading until the peer answers its close frame."""
 
     def data_received(self, data: bytes) -> None:
