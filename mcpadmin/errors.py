@@ -1,6 +1,6 @@
 """Pages for requests that fail before or below their view: too large for Django, a method that the address does not
-accept, a null character in the address, a key ring that cannot decrypt what is stored, or a server that is deleted
-meanwhile. Also the page for "not found"."""
+accept, a null character in the address, a key ring that cannot decrypt what is stored, or a server that is deleted or
+replaced meanwhile. Also the page for "not found"."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +9,13 @@ import structlog
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ObjectDoesNotExist, RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.db import IntegrityError
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.defaults import bad_request as other
 from django.views.defaults import page_not_found as plain_page
 
-from servers import limits
+from servers import access, limits
 from servers.keyring import SealError
 from servers.models import Bundle, Server
 
@@ -81,6 +81,21 @@ class DeletedMeanwhile(ExceptionMiddleware):
             return None
         log.info("request.deleted_meanwhile", path=request.path, problem=str(exception))
         return page_not_found(request, Http404())
+
+
+class ReplacedMeanwhile(ExceptionMiddleware):
+    """A form was opened for a server that is gone, and another one has its short name. A page of its own: what was typed is
+    one step back. Views that can show it again do that themselves."""
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, access.Replaced):
+            return None
+        if "HX-Request" in request.headers:
+            return HttpResponse(str(exception), status=409, content_type="text/plain")
+        if request.accepts("application/json") and not request.accepts("text/html"):
+            return JsonResponse({"message": str(exception)}, status=409)
+        context = {"status": 409, "title": "Another server", "text": str(exception)}
+        return render(request, "mcpadmin/refused.html", context, status=409)
 
 
 def _names_nothing(request: HttpRequest) -> bool:

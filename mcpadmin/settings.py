@@ -127,6 +127,7 @@ MIDDLEWARE = [
     "mcpadmin.errors.FormsOnly",
     "mcpadmin.errors.KeyRingMiddleware",
     "mcpadmin.errors.DeletedMeanwhile",
+    "mcpadmin.errors.ReplacedMeanwhile",
 ]
 ROOT_URLCONF = "mcpadmin.urls"
 ASGI_APPLICATION = "mcpadmin.asgi.application"

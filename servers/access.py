@@ -134,7 +134,7 @@ def server_by_uid(user: User, uid: UUID, permission: str = "view") -> Server:
 
 def server_of_form(user: User, slug: str, uid: str, permission: str) -> Server:
     """The server that a form was opened for, whatever its short name is now. `uid`: as the form posted it, empty for a page
-    that is only opened. Raises Replaced, too."""
+    that is only opened. Raises Replaced, too, which `mcpadmin.errors` answers if the view does not."""
     if not uid:
         return server_for(user, slug, permission)
     server = visible_servers(user).filter(uid__in=uuids([uid])).first()

@@ -93,7 +93,12 @@ def add(request: HttpRequest) -> HttpResponse:
 
 def _requested_server(request: HttpRequest) -> Server | None:
     slug = request.GET.get("server", "")
-    return access.server_for(request.user, slug, "change") if slug else None
+    return _server(request, slug) if slug else None
+
+
+def _server(request: HttpRequest, slug: str) -> Server:
+    """The server that the form was opened for. Raises access.Replaced."""
+    return access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
 
 
 def _kind(request: HttpRequest, server: Server | None) -> CredentialKind:
@@ -156,7 +161,7 @@ def delete(request: HttpRequest, uid: UUID) -> HttpResponse:
 # --- use by a server -----------------------------------------------------------------------------------------------------
 @require_POST
 def attach(request: HttpRequest, slug: str) -> HttpResponse:
-    server = access.server_for(request.user, slug, "change")
+    server = _server(request, slug)
     uid = request.POST.get("credential", "")
     credential = next((row for row in vault.attachable(server) if str(row.uid) == uid), None)
     if credential is None:
@@ -177,7 +182,7 @@ def _attached(request: HttpRequest, server: Server, credential: Credential) -> H
 
 @require_POST
 def detach(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
-    server = access.server_for(request.user, slug, "change")
+    server = _server(request, slug)
     credential = credential_for(request, uid)
     vault.detach(Actor.of(request), request.user, server, credential)
     messages.success(request, f"{server.name} no longer uses {credential.name}.")

@@ -15,6 +15,7 @@ from servers.models import AuditEvent, Credential, CredentialUse, Server
 from servers.registration import registering
 from tests.servers.cast import header, over_http, over_stdio
 from tests.servers.conftest import person
+from tests.sessions.test_adding_pages import Fields
 
 pytestmark = pytest.mark.django_db
 TOKEN = "canary-page-token-5f"
@@ -134,6 +135,46 @@ def test_the_name_of_a_server_leads_where_its_reader_may_go(
         shown = viewer.get(path).content.decode()
         assert f'href="/servers/{server.slug}/tools/"' in shown
         assert "/settings/" not in shown
+
+
+# --- another server has the short name ---------------------------------------------------------------------------------
+def test_a_secret_for_a_deleted_server_is_not_given_to_the_one_that_has_its_short_name(
+    ada: Client, admin: Any, actor: Actor, server: Server
+) -> None:
+    address = f"/credentials/add/?kind=bearer&server={server.slug}"
+    fields = Fields(ada.get(address).content.decode()).found
+    server.delete()
+    other = registering.register(actor, admin, over_http(url=URL, slug=server.slug))
+    refused = ada.post(address, fields | {"name": "Orders key", "token": TOKEN})
+    assert (refused.status_code, "Nothing was changed." in refused.content.decode()) == (409, True)
+    assert not Credential.objects.exists()
+    add(ada)
+    chosen = {"credential": str(Credential.objects.get().uid)}
+    assert ada.post(f"/credentials/for/{other.slug}/", chosen | {"uid": fields["uid"]}).status_code == 409
+    assert not CredentialUse.objects.exists()
+    ada.post(f"/credentials/for/{other.slug}/", chosen | {"uid": str(other.uid)})
+    assert CredentialUse.objects.get().identity.server == other
+
+
+def test_a_secret_reaches_a_server_that_was_renamed_meanwhile(
+    ada: Client, admin: Any, actor: Actor, server: Server
+) -> None:
+    address = f"/credentials/add/?kind=bearer&server={server.slug}"
+    fields = Fields(ada.get(address).content.decode()).found | {"name": "Orders key", "token": TOKEN}
+    Server.objects.filter(pk=server.pk).update(slug="orders-old")
+    registering.register(actor, admin, over_http(url=URL, slug=server.slug))
+    assert ada.post(address, fields).url == "/servers/orders-old/settings/"
+    assert CredentialUse.objects.get().identity.server == server
+
+
+def test_every_form_of_the_credentials_of_a_server_names_it(ada: Client, server: Server) -> None:
+    add(ada, query=f"&server={server.slug}")
+    add(ada, name="Another")
+    page = ada.get(f"/servers/{server.slug}/settings/").content.decode()
+    forms = [one.partition("</form>")[0] for one in page.split("<form") if 'action="/credentials/for/' in one]
+    assert len(forms) == 2
+    assert all(f'name="uid" value="{server.uid}"' in one for one in forms)
+    assert Fields(ada.get(f"/credentials/for/{server.slug}/issuer/").content.decode()).found["uid"] == str(server.uid)
 
 
 def test_those_that_need_somebody_stand_first(ada: Client, server: Server) -> None:
