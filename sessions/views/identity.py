@@ -123,7 +123,7 @@ def remove(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def give_up(request: HttpRequest, slug: str) -> HttpResponse:
     """GET shows what ends with it; POST ends it."""
-    server = access.server_for(request.user, slug)
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "view")
     own = _own(request, server)
     if own is None:
         messages.info(request, "You have no personal identity on this server.")

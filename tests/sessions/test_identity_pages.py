@@ -29,6 +29,7 @@ from tests.servers.conftest import person
 from tests.sessions.host.make import make_call, make_hold
 from tests.sessions.inbox.rows import FORM, a_question
 from tests.sessions.subscriptions.rows import make_subscription
+from tests.sessions.test_adding_pages import Fields
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MINE, SHARED = "own words of ada", "words for everybody"
@@ -231,6 +232,20 @@ def test_going_back_shows_subscriptions_first_and_keeps_their_history(server: Se
     assert mine(Call).state == "requested" or mine(Call).state == "cancelled"
     assert McpSession.objects.get(identity__user=ada).desired == "closed"
     assert SHARED.replace(" ", "_") in shown(ada, "/servers/who/tools/")
+
+
+def test_credentials_at_another_server_that_got_the_short_name_are_not_deleted(server: Server, ada: Any) -> None:
+    address, client = "/servers/who/identity/shared/", client_of(ada)
+    fields = Fields(shown(ada, address)).found
+    Server.objects.filter(pk=server.pk).update(slug="who-old")
+    other = Server.objects.create(slug="who", name="Another", signs_in_as=SignsInAs.EITHER, url="https://b.example/mcp")
+    client.post("/servers/who/identity/credential/?kind=bearer", {"token": "canary-own-token"})
+    client.post(address, fields)
+    assert [one.server for one in access.own_identities(ada)] == [other]
+    fields = Fields(shown(ada, address)).found
+    other.delete()
+    Server.objects.filter(pk=server.pk).update(slug="who")
+    assert client.post(address, fields).status_code == 409
 
 
 # --- live ----------------------------------------------------------------------------------------------------------------
