@@ -15,13 +15,8 @@ from servers.models import Server
 
 @require_http_methods(["GET", "POST"])
 def expect(request: HttpRequest, slug: str) -> HttpResponse:
-<<<<<<< HEAD
     """POST sets it, or removes it with `forget`."""
-    server = access.server_for(request.user, slug, "change")
-=======
-    """POST sets it; with `forget` it takes it back."""
     server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
->>>>>>> 991a48e9 (Credentials and expected issuers are given only to the server that their form was opened for; a form of a server whose short name another one has is answered with 409)
     access.require(request.user, "manage_credential", server)
     if "forget" in request.POST:
         issuers.forget(Actor.of(request), request.user, server)
