@@ -49,9 +49,9 @@ from sessions.retention import job as retention
 from sessions.statistics import counting
 from sessions.wire import retention as wire_retention
 
-#: the schedule asks every ten minutes whether an hour is over
+#: the schedule checks every ten minutes whether an hour has passed
 HOUR = timedelta(minutes=55)
-#: far longer than a call may wait for its session, or a server for an answer
+#: far longer than a call may wait for its session or a server may wait for an answer
 UNSENT_KEPT = timedelta(days=1)
 log = structlog.get_logger(__name__)
 
@@ -63,7 +63,7 @@ def run_job(uid: str) -> None:
 
 @shared_task(name="sessions.housekeeping")
 def housekeeping() -> None:
-    """Request the scheduled cleanup, and recover jobs that lost their worker or message. Two schedulers do no harm."""
+    """Request the scheduled cleanup, and recover jobs that lost their worker or message. Safe with two schedulers."""
     requesting.recover()
     if job := requesting.request_scheduled(JobKind.HOUSEKEEPING):
         running.run(str(job.uid))
@@ -78,7 +78,7 @@ def verify_audit_log() -> None:
 
 @shared_task(name="sessions.retention")
 def start_retention() -> None:
-    """Measures what is stored and removes what exceeds its limit. At most once an hour, however often it is called."""
+    """Measure stored data and remove what exceeds its limit. Runs at most once an hour, however often it is called."""
     if instance.is_held():  # each would only say so
         return
     if job := requesting.request_scheduled(JobKind.RETENTION, HOUR):
@@ -104,7 +104,7 @@ def recover_jobs() -> None:
 
 @shared_task(name="sessions.check_packages")
 def check_packages() -> None:
-    """Request the comparisons of packages with their registries that are due. The hosts of the workers do them."""
+    """Request the due comparisons of packages with their registries. The workers' hosts run them."""
     for uid, label in checks.request_due():
         commands.ask_worker("package", uid, label)
 
@@ -122,14 +122,14 @@ def _stop_jobs(**_signal: object) -> None:
 
 
 class _Steps:
-    """Steps that do not depend on each other: one that fails leaves no other undone."""
+    """Independent steps: the failure of one does not prevent the others."""
 
     def __init__(self) -> None:
         self.failed: list[str] = []
         self._held = instance.is_held()
 
     def do(self, name: str, step: Callable[[], int | None]) -> int:
-        """What the step counted. Raises what ends the whole job."""
+        """Run a step and return its count. Raises only exceptions that end the whole job."""
         try:
             return step() or 0
         except (running.Stopping, Lost, DatabaseError, InterfaceError):
@@ -140,7 +140,7 @@ class _Steps:
             return 0
 
     def unless_held(self, name: str, step: Callable[[], int | None]) -> int:
-        """For what removes by age: a held copy of an installation may have been restored for just that."""
+        """For steps that remove old data: a copy on hold may have been restored for exactly that data."""
         return 0 if self._held else self.do(name, step)
 
 
@@ -188,7 +188,7 @@ def _statistics(progress: running.JobProgress) -> JobOutcome:
 
 
 def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading.Event) -> str:
-    """In a thread of its own, without a connection to the database afterwards."""
+    """Runs in its own thread, and uses no database connection once the upload begins."""
     store = Store(schedule.endpoint, schedule.region, schedule.bucket, schedule.access_key, schedules.opened(schedule))
     key = f"{schedule.prefix.strip('/')}/{name}".lstrip("/")
     kind = "text/csv" if schedule.format == ExportFormat.CSV else "application/x-ndjson"
@@ -202,7 +202,7 @@ def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading
 
 
 async def _until(given_up: threading.Event, sending: Coroutine[Any, Any, None]) -> None:
-    """Raises CancelledError when it was given up, which is looked at once a second: a loop cannot await what a thread sets."""
+    """Raises CancelledError once `given_up` is set. Checks every second: a loop cannot await a thread's event."""
     task = asyncio.create_task(sending)
     while not (await asyncio.wait([task], timeout=1.0))[0]:
         if given_up.is_set():

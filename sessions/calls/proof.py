@@ -85,7 +85,7 @@ def _request(row: _Row, body: _Body, at: datetime) -> str:
     if storable(row["target"], 300) != body["subject"] or row["method"] != body["details"].get("method"):
         return "target"
     if row["arguments__digest"] != body["digests"].get("arguments"):
-        return "reference to its arguments"
+        return "reference to the arguments"
     return "" if _agrees(row, "created_at", body, at) else "time of request"
 
 
@@ -101,12 +101,12 @@ def _sent(row: _Row, body: _Body, at: datetime) -> str:
 def _finished(row: _Row, body: _Body, at: datetime) -> str:
     details, digest = body["details"], body["digests"].get("result")
     if details.get("late"):
-        return "" if row["late_result__digest"] == digest else "reference to its late result"
+        return "" if row["late_result__digest"] == digest else "reference to the late result"
     if row["state"] != details.get("state"):
         return "state"
     if row["result__digest"] != digest:
-        return "reference to its result"
-    return "" if _agrees(row, "finished_at", body, at) else "time of its end"
+        return "reference to the result"
+    return "" if _agrees(row, "finished_at", body, at) else "end time"
 
 
 _CHECKS: dict[str, Callable[[_Row, _Body, datetime], str]] = {

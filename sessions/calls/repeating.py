@@ -111,6 +111,6 @@ def twin_among(calls: Any, user: Any) -> Call | None:
     newest: Call | None = calls.filter(user_id=user.pk).order_by("-pk").first()
     if newest is None:
         return None
-    # excludes a call in the future: the clock was set back
+    # abs: a call far in the future does not count, as the clock was set back
     recent = abs(timezone.now() - newest.created_at) <= timedelta(seconds=TWICE_SECONDS)
     return newest if recent or newest.state in RUNNING else None

@@ -35,7 +35,7 @@ _LATER = "Turned on after this session opened; declared on the next connection."
 
 
 def missing(session: McpSession) -> list[Missing]:
-    """For a session that was connected at least once; otherwise empty."""
+    """What is missing in a session that was connected at least once; otherwise empty."""
     revision = REVISIONS.get(session.revision)
     if revision is None:
         return []

@@ -43,8 +43,7 @@ class Fetched:
     problem: str = ""
 
 
-# --- which one
-# ---------------------------------------------------------------------------------------------------------
+# --- which one -------------------------------------------------------------------------------------------------------
 def source(named: Any) -> str:
     """The URL of the best-fitting icon in the value of `icons`; "" if none can be shown."""
     usable = [icon for icon in (named[:20] if isinstance(named, list) else []) if _usable(icon)]

@@ -77,7 +77,7 @@ def disk_excess(size: int, home: str) -> str:
         taken = f"take {size / 1024**2:,.0f} MiB of disk; {most:,} are allowed."
         return f"The server's own folders {taken} {advice} raise MCPADMIN_STDIO_DISK_MIB."
     limit = limits.stated("stdio_files")
-    return f"The server's own folders hold too many files. {limit} {advice} set MCPADMIN_STDIO_DISK_MIB to 0: then nothing is counted."
+    return f"The server's own folders hold too many files. {limit} {advice} set MCPADMIN_STDIO_DISK_MIB to 0 to turn off the limit."
 
 
 def warnings(rss: int, count: int) -> dict[str, str]:

@@ -1,5 +1,4 @@
-"""What the confinement of a stdio server refused, as *Connection info* lists it, with the entry that would allow
-each."""
+"""What the confinement of a stdio server refused, as listed in *Connection info*, each with the entry to allow it."""
 
 import re
 from dataclasses import dataclass

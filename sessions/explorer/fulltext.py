@@ -1,7 +1,7 @@
 """The words of calls and events in the database's own full-text index: FTS5 on SQLite, tsvector on PostgreSQL.
 
-Both index words, not letters: a search for `acme` finds "acme" and "ACME", not "acmeville", which `acme*` finds. Accents,
-case and punctuation do not matter, and words in quotes must be adjacent. Arguments and results are kept apart
+Both index words, not letters: a search for `acme` finds "acme" and "ACME", not "acmeville", which `acme*` finds.
+Accents, case and punctuation do not matter, and words in quotes must be adjacent. Arguments and results are kept apart
 from names, because not everyone may search them.
 """
 

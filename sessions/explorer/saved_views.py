@@ -67,8 +67,8 @@ def save(user: access.User, name: str, query: str, columns: str, *, shared: bool
 
 
 def delete(actor: Actor, view: SavedView) -> None:
-    """Deleting another person's view is recorded: its owner may ask where it went. The query is not, as it may contain
-    words that are erased later."""
+    """Deleting another person's view is recorded: its owner may ask where it went. The query is left out, as it may
+    contain words that are erased later."""
     with audited(actor) as trail:
         if view.delete()[0] and view.owner_id != actor.id:
             trail.note(AuditAction.VIEW_DELETE, None, view.name, {"owner": view.owner.get_username()})

@@ -34,7 +34,7 @@ _KINDS: dict[str, str] = {
 
 
 def timeline(user: access.User, call: Call) -> list[TimelineEntry]:
-    """From the audit log for those who may read it, else from the call's own row."""
+    """Read from the audit log for those who may read it, otherwise from the call's own row."""
     if not access.may(user, "view_auditevent"):
         return list(_of_row(user, call))
     events = access.audit_events(user).filter(call_uid=call.uid).order_by("seq")

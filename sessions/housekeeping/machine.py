@@ -61,7 +61,8 @@ def process_started(pid: int) -> str:
 
 
 def is_gone(worker: Worker) -> bool:
-    """Only for workers of this machine. A zombie counts as gone, because it no longer holds anything."""
+    """Whether the process of a worker on this machine is gone. A zombie counts as gone, because it no longer holds
+    anything."""
     if not Path("/proc/self/stat").exists():
         return not _answers(worker.pid)
     return process_started(worker.pid) != worker.process_started or _is_zombie(worker.pid)

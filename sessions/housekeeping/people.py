@@ -1,4 +1,5 @@
-"""What refers to a person here: subscriptions, inbox items and saved calls, to hand over or preventing a deletion."""
+"""What refers to a person here: subscriptions, inbox items and saved calls, which are handed over or block a
+deletion."""
 
 from typing import Any
 

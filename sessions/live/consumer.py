@@ -125,7 +125,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
                 return
             self.socket = socket
         finally:
-            if self.socket is None:  # also when this application is cancelled: nobody else knows this socket yet
+            if self.socket is None:  # also when this application is cancelled: no one else knows this socket yet
                 hub().remove(socket)
                 await socket.end()
         self._hello_timer.cancel()

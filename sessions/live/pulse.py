@@ -1,7 +1,7 @@
-"""Health of the pipeline: whether hints flow and workers live. Every page shows it as a pill.
+"""Health of the pipeline: whether hints flow and workers are alive. Every page shows it as a pill.
 
 A worker's heartbeat travels the whole way (worker, database, Redis, this process), so its arrival proves that the
-pipeline works. When it stays away, the rows show which part is at fault.
+pipeline works. If none arrives, the rows show which part is at fault.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ class Pulse:
         self._say(self._health(signs, beat_received))
         self._wait = self._next_look(signs)
         if self.health is not None and self.health.state == "broker":
-            self._moved()  # no hints arrive that say what changed
+            self._moved()  # no hints arrive to say what changed
         alive = frozenset(sign.uid for sign in signs if not sign.ended and sign.age <= settings.STALE_SECONDS)
         if self._alive is not None and alive != self._alive:
             self._moved()

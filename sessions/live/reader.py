@@ -20,7 +20,7 @@ from servers.loops import result_of
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-#: where the database cannot be reached, each attempt takes seconds: for so long reads are then refused without another
+#: if the database cannot be reached, each attempt takes seconds: for this long, reads are then refused without another
 AWAY_SECONDS: Final = 1.0
 
 
@@ -35,9 +35,9 @@ def with_clean_connections(job: Callable[[], T]) -> T:
 
 
 class Reader:
-    """`run`: reads that wait only for the database; a failed one is repeated once if its connection may have been stale.
-    While there is none to be had, those that stand in line fail together, so that those who wait hear of it.
-    `work`: jobs that may wait longer (schema checks, Redis). `begin_run` and `begin_work` start the same."""
+    """`run`: reads that wait only for the database; a failed one is repeated once if its connection may have been
+    stale. While no connection can be made, the queued reads fail together, so that their callers find out. `work`: jobs
+    that may wait longer (schema checks, Redis). `begin_run` and `begin_work` start the same, and return a future."""
 
     def __init__(self) -> None:
         self._away_until = 0.0
@@ -63,7 +63,7 @@ class Reader:
         return with_clean_connections(partial(self._attempt, job))
 
     def _attempt(self, job: Callable[[], T]) -> T:
-        """With a new connection."""
+        """Run `job` on a new connection."""
         if time.monotonic() < self._away_until:
             raise OperationalError("the database could not be reached a moment ago")
         try:
@@ -87,7 +87,7 @@ class BatchedReads(Generic[K, V]):
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, key: K) -> V | None:
-        """None if there is no such row (any more)."""
+        """None if there is no such row (anymore)."""
         future: asyncio.Future[V | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(future)
         if self._task is None or self._task.done():

@@ -24,7 +24,7 @@ _SIGN_IN = ("sign_in", "sign_in_again")
 
 
 def frames(uids: list[UUID] | None) -> list[Frame]:
-    """Frames of the named servers. None: of all recent cases."""
+    """Frames of the named servers. None: frames of all recent cases."""
     return [_frame(session) for session in _fallen(IdentityKind.SHARED, uids)]
 
 

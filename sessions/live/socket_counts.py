@@ -1,4 +1,4 @@
-"""The number of sockets of each user over all web processes, counted in Redis.
+"""The number of sockets of each user across all web processes, counted in Redis.
 
 Each process writes its own number for a user under the name of its listener's channel. A killed process no longer
 subscribes to that channel, so its numbers do not count and its pages can reconnect at once.
@@ -39,7 +39,7 @@ class SocketCounts:
         """Store the numbers of this process's sockets, by user."""
         if outage.since is not None:
             return
-        keys: list[str] = []  # of each command
+        keys: list[str] = []  # the key of each command
         try:
             with self._redis.pipeline(transaction=False) as pipe:
                 for user_id, count in counts.items():
@@ -81,13 +81,13 @@ class SocketCounts:
         return sum(count for name, count in others.items() if name in alive)
 
     def _failed(self, problem: Exception, key: str) -> None:
-        if isinstance(problem, ResponseError) and "WRONGTYPE" in str(problem):  # the key is no hash
+        if isinstance(problem, ResponseError) and "WRONGTYPE" in str(problem):  # the key is not a hash
             self._forget(key)
         else:
             outage.noticed(problem)
 
     def _forget(self, key: str) -> None:
-        """Someone else wrote it. Every process writes its numbers again (hub.SLOW_SECONDS)."""
+        """Delete a key that something else wrote. Every process writes its numbers again (hub.SLOW_SECONDS)."""
         log.warning("places.not_ours", key=key)
         try:
             self._redis.delete(key)

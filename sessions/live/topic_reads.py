@@ -120,7 +120,7 @@ class TopicReads:
         if everything or any(kind == "catalog" for kind, _ in dirty):
             frames.append(await self.reader.run(partial(server_frames.catalog_frame, topic)))
         if everything or any(kind == "tasks" for kind, _ in dirty):
-            mark = [{"mark": str(time.time_ns())}]  # a frame that equals the one before is not sent
+            mark = [{"mark": str(time.time_ns())}]  # unique: a frame that equals the previous one is not sent
             frames.append(Frame(encode(topic.name, None, "tasks", mark), None, "tasks"))
         called = _uids(subject for kind, subject in dirty if kind == "call")
         if everything or called:
@@ -144,7 +144,8 @@ class TopicReads:
         return await self.reader.run(partial(read, _subjects(dirty)))
 
     async def _read_subscriptions(self, dirty: set[Dirty], stream: SnapshotStream) -> list[Frame]:
-        """Many in parts, between which other reads have their turn: a server may report all that it is asked to watch."""
+        """Read many in parts, so that other reads get their turn in between: a server may report everything it
+        watches."""
         uids, most, read = _subjects(dirty), subscription_frames.MOST, subscription_frames.board_frames
         if uids is None:
             return await self.reader.run(partial(read, None))

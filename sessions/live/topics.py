@@ -89,8 +89,8 @@ class Topic:
 
     @property
     def hint(self) -> str:
-        """The topic of the hints that concern this one. The audit log contains all that the overview and the
-        page of agents count, and verifications, exports and sinks count as background jobs."""
+        """The topic of the hints that concern this one. The audit log contains everything that the overview
+        and the agents page count; verifications, exports and sinks count as background jobs."""
         if self.kind in (TopicKind.OVERVIEW, TopicKind.AGENTS):
             return TopicKind.AUDIT.value
         if self.kind in (TopicKind.VERIFICATION, TopicKind.EXPORTS):
@@ -110,7 +110,7 @@ class Topic:
     def row(self) -> UUID:
         """The uid of the topic's row. ValueError for a topic without one."""
         if self.uid is None:
-            raise ValueError(f"{self.name} is about no single row")
+            raise ValueError(f"{self.name} is not about a single row")
         return self.uid
 
 

@@ -128,7 +128,7 @@ class AgentRound(models.Model):
 
 class AgentFollow(models.Model):
     """A resource that an agent follows: a legacy session until it ends, or a modern stream while it renews the row.
-    Without either, also after its session was deleted (receivers.py), the agent has left, and the row is kept for a while."""
+    With neither, as after its session was deleted (receivers.py), the agent has left; the row is kept for a while."""
 
     session = models.ForeignKey(AgentSession, null=True, on_delete=models.CASCADE, related_name="follows")
     stream = models.UUIDField(null=True)

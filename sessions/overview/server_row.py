@@ -30,8 +30,8 @@ KEPT: Final = 2_000
 
 
 class Fix(NamedTuple):
-    """The link that leads to the mending of a failed session. `needs`: who lacks that permission is led to the diagnosis
-    instead, by the style sheet (css/tools.css), as the same HTML is for everybody."""
+    """The link for fixing a failed session. `needs`: the style sheet (css/tools.css) sends users without it to the
+    diagnosis instead, because everyone gets the same HTML."""
 
     url: str
     icon: str

@@ -1,5 +1,5 @@
-"""Removing rows in small transactions, so that no call waits for one: what will go is read before, each transaction only
-deletes. What is removed from the log of events is cut by `servers.audit.proof`.
+"""Removes rows in small transactions, so that no call waits for one: rows are read beforehand, and the transactions
+only delete. Events are removed by `servers.audit.proof`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,10 +89,10 @@ def _looked(removal: Removal, most: Callable[[], int]) -> Iterator[Batch]:
             after = batch.last
 
 
-# --- what goes of each kind, and how -----------------------------------------------------------------------------------
+# --- what is removed, and how -----------------------------------------------------------------------------------
 def _calls(rows: QuerySet[Any], most: int) -> Batch | None:
-    """With attempts, questions and payloads. A call that has not ended stays, one whose task is followed on, and a young one
-    of an agent."""
+    """Calls, with attempts, questions and payloads. Keeps calls that have not ended, whose task is still followed, or
+    that an agent made recently."""
     found = list(rows.values_list("pk", "state", "created_at")[:most])
     young = [key for key, _, at in found if at > timezone.now() - _REPEATED]
     needed = set(AgentCall.objects.filter(call__in=young).values_list("call_id", flat=True)) if young else set()

@@ -1,4 +1,4 @@
-"""What the housekeeping removes of the histories of subscriptions: what each one's own settings do not keep any more, and the
+"""Trims the histories of subscriptions during housekeeping: versions that each one's settings no longer keep, and the
 rest by count or age."""
 
 from collections.abc import Callable

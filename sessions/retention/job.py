@@ -1,4 +1,4 @@
-"""The background job: measure, plan, record what will go, remove. And the dry run, which stops after the plan."""
+"""The background job: measure, plan, record what will be removed, remove. The dry run stops after the plan."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -37,8 +37,8 @@ _ON_HOLD = "This instance is on hold. Nothing is removed until an administrator 
 
 
 def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
-    """Safe to start over: what is gone is not planned again. A held copy of an installation keeps everything: it may have been
-    restored for what is older than the limits, and the original signs what it removes with the same key."""
+    """Safe to restart: removed rows are not planned again. A copy of an installation that is on hold keeps everything:
+    it may have been restored for data older than the limits, and the original signs its removals with the same key."""
     if instance.is_held():
         return JobOutcome(False, _ON_HOLD)
     found = _planned(progress, now)
@@ -59,7 +59,7 @@ def run(progress: JobProgress, now: datetime | None = None) -> JobOutcome:
 
 
 def _remove_all(progress: JobProgress, found: list[Removal], stopped: dict[str, list[str]]) -> dict[str, int]:
-    """How many rows went of each kind. What keeps one kind from going keeps no other one: it is entered in `stopped`."""
+    """The number of rows removed of each kind. A problem with one kind goes to `stopped` and does not affect others."""
     event = Event(AuditAction.RETENTION_RUN, AuditOutcome.OK, SYSTEM, subject="retention", details=_details(found))
     in_turn(_nothing, lambda _: [event])
     total, gone = sum(removal.rows for removal in found), 0
@@ -137,8 +137,8 @@ def _allow(rows: removals.Rows, removal: Removal) -> None:
 
 
 def _cut(removal: Removal, on_progress: Callable[[int], None]) -> int:
-    """What a sink or a schedule of exports has not received yet stays: a sink that stands still raises an alarm, the page
-    shows a schedule whose exports fail, and pausing either lets the events go."""
+    """Keeps events that a sink or an export schedule has not received yet. A stalled sink raises an alarm, the page
+    shows a schedule whose exports fail, and pausing either one lets the events be removed."""
     cut = cuts.cut(_last_not_needed(removal) + 1, on_batch=lambda done, total: on_progress(done))
     ledger.recount(stored_kinds()[StoredKind.EVENTS], removal.first, removal.last)
     return cut.removed

@@ -105,7 +105,7 @@ def _full(entry: StorageHour) -> bool:
 
 
 def spans(kind: StoredKind, first: int, last: int) -> list[tuple[int, int]]:
-    """The keys from `first` up to `last`, without those of emptied entries: there may be a month of them between two others."""
+    """The keys from `first` up to `last`, without those of emptied entries, which may span a month in between."""
     entries = StorageHour.objects.filter(kind=kind, first__gte=first, last__lte=last, emptied=True)
     found = []
     for begin, end in entries.order_by("first").values_list("first", "last"):
@@ -115,8 +115,8 @@ def spans(kind: StoredKind, first: int, last: int) -> list[tuple[int, int]]:
 
 
 def recount(stored: Stored, first: int, last: int, *, content: Q | None = None) -> None:
-    """After a removal from the key `first` up to `last`: what is left in the entries. `content`: which rows still hold
-    some; an entry without any is emptied."""
+    """Update the entries after a removal from the key `first` up to `last`. `content`: which rows still have contents;
+    an entry without any counts as emptied."""
     entries = StorageHour.objects.filter(kind=stored.kind, first__gte=first, last__lte=last, emptied=False)
     _recount(stored, entries, content)
 

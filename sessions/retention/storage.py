@@ -69,7 +69,7 @@ class KindRow:
 
 @dataclass(frozen=True)
 class Disk:
-    """Of SQLite: file, log, what the file holds unused, and what is free on its disk. Of PostgreSQL `free` is unknown."""
+    """For SQLite: file, log, unused space in the file, and free disk space. For PostgreSQL, `free` is unknown."""
 
     engine: str
     database: int

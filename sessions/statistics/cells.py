@@ -128,7 +128,7 @@ def read(calls: "QuerySet[Call]") -> list[CountedCall]:
             server_name=server_name,
             target=target,
             user_name=user_name,
-            owner_id=(user_id or -1) if personal else 0,  # -1: the user is gone, those who see all see the call
+            owner_id=(user_id or -1) if personal else 0,  # -1: the user was deleted; only for those who see all
             method=method,
             way=way,
             state=state,

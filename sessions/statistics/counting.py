@@ -2,9 +2,9 @@
 
 The cursor goes through the calls in the order of their ids. A call without a final state is listed when the cursor
 passes it, and counted when it has one. On PostgreSQL ids may become visible out of order, so the cursor stays behind
-calls that were placed a moment ago; an intent that takes longer than that to commit is refused. A call that lies further
-in the future was placed before the clock was set back, and nothing waits for it. What is missed all the same (a
-database that was restored, a clock that jumped) is found by comparing each hour with its calls once a day.
+calls that were placed a moment ago; an intent that takes longer than that to commit is refused. A call further in
+the future was placed before the clock was set back, and nothing waits for it. Calls that are missed anyway (after a
+restored database or a clock jump) are found by comparing each hour with its calls once a day.
 """
 
 import time
@@ -24,7 +24,7 @@ from sessions.models import Call
 from sessions.models.statistics import CallRollup, RollupBy, RollupCursor, RollupLevel, UncountedCall
 from sessions.statistics.cells import BUCKET_COLUMNS, LEVELS, Cell, CountedCall, Tally, cells_of, read
 
-#: calls in one transaction: at worst each makes twelve roll-ups, and no call may wait longer than 50 ms for it
+#: calls in one transaction: each creates at most twelve roll-ups, and no call may wait longer than 50 ms for it
 BATCH: Final = 200
 #: the audit writer refuses an intent that is not committed within 5 s
 SETTLED: Final = timedelta(seconds=10)
@@ -75,7 +75,7 @@ def count_all(on_progress: Callable[[int], None] = lambda _done: None) -> int:
 
 
 def cursor() -> RollupCursor:
-    """Its versions begin at random: what a process remembers of one database never fits another one in its place."""
+    """Its versions start at a random number, so a process never takes one database for another that replaced it."""
     return RollupCursor.objects.get_or_create(pk=1, defaults={"version": randbits(52)})[0]
 
 

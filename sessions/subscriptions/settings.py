@@ -31,7 +31,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """`min_interval_seconds`: between two reads. Versions are kept by count, age and bytes, the newest always."""
+    """`min_interval_seconds`: between two reads. Versions are kept by count, age and bytes; the newest always."""
 
     notify: bool = True
     min_interval_seconds: int = 5

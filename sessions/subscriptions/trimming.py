@@ -16,7 +16,7 @@ BATCH: Final = 500
 
 
 def trim(subscription: Subscription) -> int:
-    """Delete what the settings do not keep; returns the number of deleted versions. In the caller's transaction."""
+    """Delete what the settings do not keep; returns the number of deleted versions. Uses the caller's transaction."""
     rows = ResourceVersion.objects.filter(subscription=subscription).order_by("-number")
     found = list(rows.values_list("pk", "contents_id", "size", "at"))
     oldest = timezone.now() - timedelta(days=subscription.keep_days)

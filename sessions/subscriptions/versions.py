@@ -28,7 +28,7 @@ TRIM_EVERY: Final = 10
 
 
 class NoContents(ValueError):
-    """The response to a read has no contents; the message is fit for a page."""
+    """The response to a read has no contents; the message is suitable for a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def content_of(result: Mapping[str, Any], masked: Callable[[Any], Any], dumped: 
 
 
 def _contents_in(masked: Any) -> list[Any]:
-    """A rule may mask an item as a whole, or all of them."""
+    """The masked items. A rule may mask a whole item, or all of them at once."""
     contents = masked["contents"] if isinstance(masked, dict) else masked
     return contents if isinstance(contents, list) else [contents]
 
@@ -88,8 +88,8 @@ def _size(item: Any) -> int:
 
 
 def packed(pk: int, content: Content) -> Payload | None:
-    """The row of the contents, compressed and sealed but not written; None if the newest version has the same. To be made
-    before `store`: compressing in the writer's transaction would hold up everyone who writes. Raises SealError."""
+    """The row of the contents, compressed and encrypted but not written; None if the newest version has the same. Call
+    it before `store`: compressing in the writer's transaction would block all writers. Raises SealError."""
     newest = (
         ResourceVersion.objects.filter(subscription=pk).order_by("-number").values_list("digest", flat=True).first()
     )
@@ -143,8 +143,8 @@ def _keep(row: Subscription, found: ReadContent, previous: ResourceVersion | Non
 
 
 def erased(payload_ids: Collection[int]) -> None:
-    """In the transaction of the erasure. Of small contents, a digest without salt confirms a guess. The newest version
-    keeps a keyed one: the next read must not store again what was erased."""
+    """Runs in the transaction of the erasure. An unsalted digest of small contents would confirm a guess. The newest
+    version keeps a keyed digest, so that the next read does not store the erased contents again."""
     rows = ResourceVersion.objects.filter(contents__in=payload_ids).exclude(digest__startswith=ResourceVersion.KEYED)
     for pk, digest, number, newest in rows.values_list("pk", "digest", "number", "subscription__newest"):
         kept = _keyed(digest) if digest and number == newest else ""

@@ -1,7 +1,7 @@
-"""What the owner of a session writes about its subscriptions: their states, notification counts and gaps.
+"""The data that a session's owner writes about its subscriptions: their states, notification counts and gaps.
 
 Every change is conditional on the lease, so a former owner changes nothing. Verbs run inside the caller's transaction,
-and pages are notified after the commit. `subscribing` has the commands of people.
+and pages are notified after the commit. `subscribing` has the users' commands.
 
     waiting -> requested -> listening | refused;  listening -> lost -> listening;  any of them -> waiting
 """
@@ -34,8 +34,8 @@ _WORKER_GONE: Final = "This subscription's worker is gone."
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A resource with an active subscription. `unread`: what is stored may be older than the resource, even if the server was
-    asked for it before: the subscription ended and was resumed before its worker looked. `ended_session_at`: when its last
+    """A resource with an active subscription. `unread`: the stored version may be outdated, even if the resource was
+    requested before: the subscription ended and resumed before its worker noticed. `ended_session_at`: when its last
     read may have ended the session."""
 
     pk: int
@@ -78,7 +78,7 @@ def requested(lease: Lease, pks: Collection[int], at: datetime) -> None:
 
 
 def settled(lease: Lease, listening: Collection[int], refused: Mapping[int, str], at: datetime) -> None:
-    """What the server agreed to, and why it refused the rest."""
+    """Record what the server accepted, and why it refused the rest."""
     _move(mine(lease).filter(pk__in=listening), SubscriptionState.LISTENING, "", at)
     for pk, reason in refused.items():
         _move(mine(lease).filter(pk=pk), SubscriptionState.REFUSED, reason, at)
@@ -91,7 +91,7 @@ def lost(lease: Lease, reason: str, at: datetime, kept: Collection[int] = ()) ->
 
 
 def waiting(lease: Lease, reason: str, at: datetime) -> None:
-    """The session is over."""
+    """The session has ended."""
     _move(mine(lease), SubscriptionState.WAITING, reason, at)
 
 
@@ -136,8 +136,8 @@ def _open_gap(pk: int, at: datetime, reason: str) -> None:
 # --- notifications
 # ------------------------------------------------------------------------------------------------------
 def count_notifications(leases: Collection[Lease], counts: Mapping[int, tuple[int, datetime]]) -> None:
-    """Add the notifications since the last time: by subscription, their number and the time of the newest. A few statements,
-    however many subscriptions there are."""
+    """Add the notifications since the last time: by subscription, their number and the time of the newest. Takes a few
+    statements for any number of subscriptions."""
     ours = mine(*leases).filter(pk__in=counts)
     numbers = _by("id", IntegerField(), {pk: number for pk, (number, _) in counts.items()})
     newest = _by("id", DateTimeField(), {pk: at for pk, (_, at) in counts.items()})
@@ -164,7 +164,7 @@ def _count_hour(hour: datetime, numbers: Mapping[int, int]) -> None:
 
 
 def _by(column: str, field: "Field[Any, Any]", values: Mapping[int, Any]) -> RawSQL:
-    """In a statement for several rows, the value of each. The ORM's own `Case` costs several times what the statement does."""
+    """Each row's value in a statement for several rows. The ORM's own `Case` costs several times the statement."""
     prepared = [(key, field.get_db_prep_save(value, database())) for key, value in values.items()]
     sql = f"CASE {column} {'WHEN %s THEN %s ' * len(prepared)}END"
     return RawSQL(sql, list(chain.from_iterable(prepared)), output_field=field)  # noqa: S611  # with parameters

@@ -1,4 +1,4 @@
-"""Messages to the webhooks of subscriptions: what each says, when it is due, and how an attempt ended.
+"""Messages to subscriptions' webhooks: their content, when they are due, and how attempts end.
 
 A message says that a resource changed, but does not contain it. A conditional UPDATE claims an attempt, so no two
 workers make the same one. If a worker dies, the attempt is repeated when its lease expires. The message keeps its id,
@@ -37,7 +37,7 @@ LEASE: Final = timedelta(seconds=60)
 #: pending messages per subscription; beyond that, the oldest is given up
 PENDING: Final = 100
 DUE: Final = 32
-#: messages of one subscription that are sent at once: a receiver that is slow leaves room for the others
+#: messages of one subscription that are sent at the same time: a slow receiver leaves room for the others
 TURNS: Final = 2
 DETAIL_CHARS: Final = 500
 #: number of a delivery that concerns no version
@@ -48,7 +48,7 @@ _TOO_MANY: Final = f"More than {PENDING} messages are waiting."
 
 
 class Due(NamedTuple):
-    """A message whose time has come."""
+    """A message that is due."""
 
     pk: int
     subscription: int
@@ -109,7 +109,7 @@ def announce(subscription: Subscription, version: ResourceVersion) -> None:
 
 
 def drop_waiting(subscription: Subscription) -> None:
-    """Its webhook was removed: the next one must not get this one's messages."""
+    """Drop the waiting messages of a removed webhook, so that the next one does not get them."""
     _give_up(WebhookDelivery.objects.filter(subscription=subscription, state=DeliveryState.PENDING), _REMOVED)
 
 
@@ -119,7 +119,7 @@ def _give_up(rows: QuerySet[WebhookDelivery], words: str) -> None:
 
 # --- an attempt ---------------------------------------------------------------------------------------------------------
 def due() -> list[Due]:
-    """The first due message of each subscription. Only reads. An instance on hold sends nothing: the original does."""
+    """The first due message of each subscription. Only reads. An instance on hold sends nothing; the original does."""
     if instance.is_held():
         return []
     rows = WebhookDelivery.objects.filter(_is_due(timezone.now()), state=DeliveryState.PENDING)
@@ -129,8 +129,8 @@ def due() -> list[Due]:
 
 
 def _is_due(now: datetime) -> Q:
-    """Also a message whose time is later than its pause allows: it was set before the clock was set back. Twice the lease,
-    because the clocks of two machines may differ."""
+    """Also matches messages due later than their pause allows: these were scheduled before the clock was set back.
+    Twice the lease, because the clocks of two machines may differ."""
     due = Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=now + _pause(len(DELAYS)) + 2 * LEASE)
     for attempts in range(len(DELAYS)):
         due |= Q(attempts=attempts, next_attempt_at__gt=now + _pause(attempts) + 2 * LEASE)
@@ -151,7 +151,7 @@ def claim(pk: int) -> Claimed | None:
         return None
     try:
         secret, problem = opened(row.subscription), ""
-    except SealError as error:  # a failed attempt: the key ring may be back at the next one
+    except SealError as error:  # a failed attempt: the key ring may be available at the next one
         secret, problem = None, str(error)
     return Claimed(row.pk, row.uid, row.attempts, url, body_of(row), secret, problem)
 
@@ -171,8 +171,8 @@ def body_of(row: WebhookDelivery) -> bytes:
 
 
 def _versions(subscription: Subscription, number: int) -> dict[str, Any]:
-    """A version may already be deleted by retention; then only its number is included. An erased one has no digest.
-    Nor do receivers that were set by someone who may not read contents: a digest of small contents confirms a guess."""
+    """If retention has already deleted a version, only its number is included. An erased one has no digest. Receivers
+    set by someone who may not read contents get no digest either: a digest of small contents confirms a guess."""
     rows = ResourceVersion.objects.filter(subscription=subscription, number__in=[number - 1, number])
     found = {row.number: row for row in rows}
     previous, row = found.get(number - 1), found.get(number)
@@ -193,7 +193,7 @@ def _digest(subscription: Subscription, row: ResourceVersion | None) -> str | No
 
 # --- its end ------------------------------------------------------------------------------------------------------------
 def attempted(claimed: Claimed, outcome: Attempted) -> list[Event]:
-    """Runs in the writer's transaction. Returns the audit event of a message that is given up."""
+    """Record an attempt, in the writer's transaction. Returns the audit event if the message is given up."""
     given_up = not outcome.delivered and (claimed.attempt > len(DELAYS) or outcome.status == _GONE)
     rows = _pending([claimed.pk]).filter(attempts=claimed.attempt)
     if not rows.update(**_fields(claimed, outcome, given_up=given_up)):

@@ -1,4 +1,4 @@
-"""*Your account*: profile, how pages look, sign-ins, tokens, own credentials and saved calls."""
+"""*Your account*: profile, appearance, sign-ins, tokens, personal credentials and saved calls."""
 
 from functools import partial
 
@@ -50,7 +50,7 @@ def _page(request: WebRequest, profile: ProfileForm | None = None) -> HttpRespon
 
 @require_POST
 def profile(request: WebRequest) -> HttpResponse:
-    # As often as any page asks for the password of a person who is signed in: a stolen session must not find it out.
+    # The same limit as on any page that asks a signed-in user for the password: a stolen session must not guess it.
     may_try = partial(ratelimit.consume, request, action="reauthenticate", user=request.user)
     form = ProfileForm(request.user, request.POST, may_try)
     if not form.is_valid():
@@ -63,7 +63,7 @@ def profile(request: WebRequest) -> HttpResponse:
 
 @require_POST
 def preferences(request: WebRequest) -> HttpResponse:
-    """The page sends all of them, the switches of the shell one by script."""
+    """The page sends all preferences; the switches in the shell send one by script."""
     form = PreferencesForm(request.POST)
     valid = form.is_valid()
     if valid:

@@ -1,4 +1,4 @@
-"""*Add server*: one box for a URL, a command line or a configuration, what was understood of it, and the whole form."""
+"""*Add server*: one box for a URL, a command line or a configuration, what was recognized in it, and the full form."""
 
 import shlex
 from typing import Any
@@ -34,7 +34,7 @@ from sessions.views.registration import is_complete, saved_or_refused, vault_for
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def add(request: WebRequest) -> HttpResponse:
-    """Without script, *Register server* first shows what was understood of the box."""
+    """Without JavaScript, *Register server* first shows what was recognized in the box."""
     access.require(request.user, "add_server")
     if request.method != "POST":
         chosen = usual_server(request.GET.get("template", ""))
@@ -60,7 +60,7 @@ def _registered(request: WebRequest, form: ServerForm, chosen_uids: list[str]) -
 
 
 def _next_page(request: WebRequest, server: Server) -> HttpResponse:
-    """The server, or the sign-in that its connection test asked for."""
+    """The server's page, or the sign-in that its connection test required."""
     page = sign_in_page(request.user, server) if "_sign_in" in request.POST else ""
     if page:
         begin = authorizations.begin_own if page == "servers:own_sign_in" else authorizations.begin
@@ -78,7 +78,7 @@ def _next_page(request: WebRequest, server: Server) -> HttpResponse:
 @sensitive_post_parameters()
 @require_POST
 def read(request: WebRequest) -> HttpResponse:
-    """What was understood of the box, and the fields filled from it: the parts of the page, while the box is written in."""
+    """What was recognized in the box, and the fields filled from it: the page's parts, updated while the user types."""
     access.require(request.user, "add_server")
     return render(request, "servers/_add_parts.html", _context(request, reading_of(request.POST)))
 
@@ -115,7 +115,7 @@ def _context(
 
 
 def _given(reading: Reading) -> list[str]:
-    """A secret is not sent back: its field keeps what was typed as long as the page stays."""
+    """The entered values. A secret is not sent back: its field keeps what was typed while the page is open."""
     return ["" if need.secret else reading.given.get(need.key, "") for need in reading.needs]
 
 
@@ -133,13 +133,13 @@ def _endpoint(reading: Reading | None) -> str:
 
 
 def _template(request: HttpRequest, reading: Reading | None) -> UsualServer | None:
-    """While the box holds what it was filled with."""
+    """The chosen template, while the box still has its text."""
     chosen = usual_server(request.GET.get("template", "") or request.POST.get("template", ""))
     return chosen if chosen and reading and reading.text == chosen.source else None
 
 
 def _present(request: HttpRequest, reading: Reading | None) -> Server | None:
-    """A server that is reached the same way already."""
+    """A registered server with the same connection."""
     found = reading.registration if reading else None
     if found is None or reading is None or reading.unmet:
         return None

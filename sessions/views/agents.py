@@ -1,6 +1,6 @@
 """*Agents*: the tokens of agents, what each may do, and which agents are connected.
 
-A token is shown in the answer to the request that issued it and nowhere else: it is stored as a digest only.
+A token is shown only in the response to the request that issued it: only its digest is stored.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ from sessions.overview import numbers
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    mark = numbers.agents_mark()  # first: what changes from here on has another one
+    mark = numbers.agents_mark()  # first: later changes have a different mark
     seen = tokens.visible_tokens(request.user)
     whose = _person(request)
     if whose is not None:
@@ -61,7 +61,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def _person(request: HttpRequest) -> Any:
-    """`?user=` shows the tokens of one person alone, to those who see everybody's."""
+    """`?user=` shows only one person's tokens, to users who see everyone's."""
     number = whole_number(request.GET.get("user", ""))
     if number is None or not access.may(request.user, tokens.MANAGE):
         return None

@@ -1,4 +1,4 @@
-"""One call of an agent that waits for approval: what it would do, who asks, and the two answers."""
+"""One agent call that waits for approval: what it would do, who requested it, and the two answers."""
 
 from uuid import UUID
 
@@ -44,7 +44,7 @@ def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 @require_safe
 def arguments(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """All that the agent would send: the page shows only the beginning of long arguments."""
+    """Everything that the agent would send: the page shows only the beginning of long arguments."""
     approval = _approval(request, uid)
     if not reading.may_read(request.user, approval):
         raise access.Denied("answer_question", approval.call.server)
@@ -81,7 +81,7 @@ def refuse(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 
 def _late(approval: Approval, consequence: str = "") -> str:
-    """Of an approved call, nobody may read that it was not: they would run it again by hand."""
+    """Why an answer came too late. An approved call must not be reported as unapproved: users would run it again."""
     approval.refresh_from_db(fields=["state", "ended_by"])
     if approval.state == ApprovalState.APPROVED:
         return f"Already approved by {approval.ended_by}. The call is sent once."

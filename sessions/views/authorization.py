@@ -1,7 +1,7 @@
-"""*Sign in* at a server's authorization server: what will happen, the way there, the way back.
+"""*Sign in* at a server's authorization server: what will happen, going there, and coming back.
 
-The way there is the redirect of `go`, so no page contains the URL with its `state`. The way back ends in a redirect, so
-neither the address bar nor the history keeps the code.
+`go` redirects there, so no page contains the URL with its `state`. Coming back ends in a redirect, so neither the
+address bar nor the history keeps the code.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,8 @@ _WAITS_FOR_WORKER = (AuthorizationState.REQUESTED, AuthorizationState.ANSWERED)
 
 
 def sign_in_page(user: access.User, server: Server) -> str:
-    """Name of the page where this person signs in for calls to the server: as themselves where everybody needs their own
-    credential, else for all. Empty for who may not."""
+    """The name of the page where this person signs in for calls to the server: for themselves if everyone needs their
+    own credential, otherwise for all users. Empty if they may not."""
     if server.transport == TransportKind.STDIO:
         return ""
     if server.signs_in_as == SignsInAs.PERSONAL:
@@ -48,7 +48,7 @@ def sign_in_page(user: access.User, server: Server) -> str:
 
 
 def _server(request: WebRequest, slug: str) -> Server:
-    """Raises access.Replaced for the form of a server whose short name another one has now."""
+    """Raises access.Replaced for the form of a server whose short name now belongs to another server."""
     server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
     access.require(request.user, "manage_credential", server)
     if server.transport == TransportKind.STDIO:
@@ -114,8 +114,8 @@ def _sign_in(
 
 
 def _entered(request: WebRequest, server: Server, *, own: bool) -> tuple[EnteredClient | None, bool]:
-    """The client ID that this sign-in uses unless another one is entered, and whether it may be forgotten with it: people
-    who sign in for themselves also use that of the shared identity."""
+    """The client ID that this sign-in uses unless another one is entered, and whether the sign-in may forget it: people
+    who sign in for themselves also use the shared identity's client ID."""
     mine = access.own_identities(request.user).filter(server=server).first() if own else None
     if mine is not None and (client := grants.entered_client(mine)) is not None:
         return client, True
@@ -135,7 +135,7 @@ def _of_person(request: WebRequest, slug: str, uid: UUID) -> ServerAuthorization
 @never_cache
 @require_safe
 def progress(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
-    """The state of the sign-in. While a worker is busy the page polls, which also repeats a wake-up that was lost."""
+    """The state of the sign-in. While a worker is busy the page polls, which also repeats a lost wake-up."""
     row = _of_person(request, slug, uid)
     if row.state == AuthorizationState.DONE:
         messages.success(request, f"Signed in at {urlsplit(row.issuer).netloc}. The session is reconnecting.")
@@ -189,7 +189,7 @@ def callback(request: WebRequest) -> HttpResponse:
 
 
 def _begun_last(request: WebRequest) -> ServerAuthorization | None:
-    """The sign-in that an answer without one was probably meant for."""
+    """The sign-in that an unmatched answer was probably meant for."""
     row = authorizations.newest_of(request.user)
     if row is None or row.state == AuthorizationState.DONE:
         return None

@@ -1,5 +1,5 @@
-"""What several views answer about a call: its page and its card, the question before it is made again, what it sent and
-returned."""
+"""Responses about a call that several views share: its page and card, the confirmation before it is run again, and what
+it sent and returned."""
 
 import json
 from typing import Any
@@ -30,20 +30,20 @@ def see_other(call: Call) -> HttpResponseRedirect:
 
 
 def card_answer(request: WebRequest, call: Call) -> dict[str, Any]:
-    """As the socket answers a call that it accepted, for the same script."""
+    """The same answer that the socket gives for an accepted call, for the same script."""
     html = render_to_string("calls/_card.html", {"call": call, "may_read": True}, request)
     url = reverse("calls:detail", args=[call.uid])
     return {"call": str(call.uid), "number": call.pk, "version": call.version, "html": html, "url": url}
 
 
 def not_placed(problem: Rejected | AuditUnavailable) -> JsonResponse:
-    """For a script. `unconfirmed`: the call may have been placed all the same."""
+    """For a script. `unconfirmed`: the call may have been placed anyway."""
     unconfirmed = isinstance(problem, AuditUnavailable) and not problem.unchanged
     return JsonResponse({"message": str(problem), "unconfirmed": unconfirmed}, status=422)
 
 
 def asked_for(thought: SecondThought, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:
-    """What calls/_second_thought.html needs beside `target` and `words`."""
+    """The context of calls/_second_thought.html besides `target` and `words`."""
     missing = problem.confirm if isinstance(problem, Rejected) else ""
     return {
         "problem": str(problem) if problem else "",
@@ -56,7 +56,7 @@ def asked_for(thought: SecondThought, problem: Rejected | AuditUnavailable | Non
 
 
 def readable_arguments(call: Call) -> str | None:
-    """Or why they cannot be opened; None once they were erased."""
+    """The arguments, or why they cannot be opened; None once they were erased."""
     try:
         return payloads.read(call.arguments)
     except SealError as problem:
@@ -96,7 +96,7 @@ def result_payload(request: WebRequest, call: Call) -> Payload:
 
 
 def as_file(data: bytes, kind: str, name: str) -> HttpResponse:
-    """A browser must never treat what a server sent as a page of ours."""
+    """A download. A browser must never treat content from a server as one of our pages."""
     response = HttpResponse(data, content_type=kind)
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     response.headers["X-Content-Type-Options"] = "nosniff"

@@ -1,4 +1,4 @@
-"""The tools of a server: the list, and the form of one."""
+"""The tools of a server: the list, and one tool's form."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def _tool(server: Server, name: str) -> Definition:
 @require_safe
 def tools(request: WebRequest, slug: str) -> HttpResponse:
     """The list on the left, the form of `?tool=` (or of the first tool) in the middle, its calls on the right. `?from=`
-    chooses the part of the list; `?part=` answers with that part only, for a page that has other parts."""
+    chooses the part of the list; `?part=` returns only that part, for a page that has the other parts."""
     server = access.server_for(request.user, slug)
     # Read the age of the lists before the lists. A page that seems older than it is only reloads needlessly; one that
     # seems newer would stay outdated.
@@ -71,8 +71,8 @@ def _tool_context(request: WebRequest, server: Server, definition: Definition) -
 
 @require_POST
 def tool_form(request: HttpRequest, slug: str) -> HttpResponse:
-    """The form again after a structural edit, a switch of mode or a refused call, or from a draft that the browser
-    stored, or empty. Nothing is run here."""
+    """The form again after a structural edit, a mode switch or a refused call, from a draft that the browser stored, or
+    empty. Nothing is run here."""
     server = access.server_for(request.user, slug)
     posted = "_clear" not in request.POST
     form = ToolForm(_tool(server, request.GET.get("tool", "")), request.POST, posted=posted)

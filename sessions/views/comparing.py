@@ -1,4 +1,4 @@
-"""Two calls side by side: choosing the other one, and what differs in arguments and results."""
+"""Two calls side by side: choosing the other call, and the differences in arguments and results."""
 
 import json
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ OFFERED = 20
 
 @dataclass(frozen=True)
 class Side:
-    """One call, with the texts of its parts as far as they can be shown; otherwise why not."""
+    """One call, with the texts of its parts, or why they cannot be shown."""
 
     call: Call
     arguments: str
@@ -42,7 +42,7 @@ class Side:
 
 @require_safe
 def choose(request: WebRequest, uid: UUID) -> HttpResponse:
-    """Calls of the same target, on all servers; the one before it is selected. `?with=` or `?number=` chooses."""
+    """Calls of the same target on all servers; the previous one is preselected. `?with=` or `?number=` chooses one."""
     call = visible_call(request, uid)
     every = visibility.visible(request.user).exclude(pk=call.pk)
     entered = request.GET.get("number", "").strip()
@@ -118,7 +118,7 @@ def _side(call: Call) -> Side:
 
 
 def _text(payload: Payload, erased: str) -> tuple[str, str]:
-    """Indented, so that lines can be compared; or why it cannot be shown."""
+    """The payload, indented so that lines can be compared, or why it cannot be shown."""
     try:
         text = payloads.read(payload)
     except SealError as problem:

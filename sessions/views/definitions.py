@@ -1,4 +1,4 @@
-"""The history of one definition: its versions, what each means, and the difference of two of them."""
+"""The history of one definition: its versions, what each means, and the differences between two of them."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def _definition(server: Server, kind: str, key: str) -> Definition:
 
 
 def _chosen(request: HttpRequest, definition: Definition) -> dict[str, Any]:
-    """The shown version and the one to compare it with: the named one, else the previous one."""
+    """The shown version and the one to compare it with: the one in `?against=`, or else the previous one."""
     chosen = definition_versions.version(definition, whole_number(request.GET.get("version", "")))
     against = whole_number(request.GET.get("against", ""))
     if chosen is None:

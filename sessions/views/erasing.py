@@ -1,4 +1,4 @@
-"""Erasing one payload, wherever it is shown: it is named by its digest, as the audit log names it."""
+"""Erases one payload, wherever it is shown. It is identified by its digest, as in the audit log."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +37,7 @@ class EraseForm(forms.Form):
 
 @dataclass(frozen=True)
 class Owner:
-    """What a payload belongs to. `over`: nothing of it is still to be sent."""
+    """What a payload belongs to. `over`: none of it is still to be sent."""
 
     context: PayloadContext
     url: str
@@ -81,7 +81,7 @@ def erase(request: WebRequest, digest: str) -> HttpResponse:
 
 
 def _owner(user: Any, payload: Payload) -> Owner | None:
-    """None where the user may not see what it belongs to. Who reads the audit log knows of all of it."""
+    """None if the user may not see what it belongs to. Readers of the audit log may see all of them."""
     servers = visibility.on_visible_servers(user)
     everything = access.may(user, "view_auditevent")
     calls = Call.objects.filter(Q(arguments=payload) | Q(result=payload) | Q(late_result=payload), servers)

@@ -1,5 +1,5 @@
-"""*Identity*: with which identity a user's calls reach a server, the user's own credentials, and the way back to the
-shared identity."""
+"""*Identity*: which identity a user's calls to a server use, the user's own credentials, and the return to the shared
+identity."""
 
 from typing import Any
 from uuid import UUID
@@ -71,7 +71,7 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _moved(request: HttpRequest, server: Server) -> HttpResponse | None:
-    """The page said to which address the secret goes."""
+    """A redirect if the server's address is no longer the one that the page showed as the secret's destination."""
     place = board.place_words(server)
     if request.POST.get("place", place) == place:
         return None
@@ -103,7 +103,7 @@ def _created(request: HttpRequest, server: Server, form: OwnCredentialForm) -> C
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
-    """GET asks; POST deletes."""
+    """GET asks for confirmation; POST deletes."""
     server = access.server_for(request.user, slug)
     own = access.own_identities(request.user).filter(server=server)
     credential = Credential.objects.filter(uid=uid, owner_id=request.user.pk, uses__identity__in=own).first()
@@ -122,7 +122,7 @@ def remove(request: HttpRequest, slug: str, uid: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def give_up(request: HttpRequest, slug: str) -> HttpResponse:
-    """GET shows what ends with it; POST ends it."""
+    """GET shows what ends with the identity; POST ends it."""
     server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "view")
     own = _own(request, server)
     if own is None:

@@ -41,7 +41,7 @@ def start(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters()
 @require_http_methods(["GET", "POST"])
 def preview(request: HttpRequest, uid: Any) -> HttpResponse:
-    """What would happen to each server; after *Import*, what happened."""
+    """What the import would do to each server; after *Import*, what it did."""
     access.require(request.user, "add_server")
     draft = access.import_for(request.user, uid)
     try:
@@ -51,7 +51,7 @@ def preview(request: HttpRequest, uid: Any) -> HttpResponse:
         return redirect("servers:import")
     try:
         document = read(text) if text else None
-    except ValidationError as problem:  # it could be read before: the machine is busy
+    except ValidationError as problem:  # it was readable before, so the machine is busy
         words = f"{' '.join(problem.messages)} The preview is kept for an hour: open {request.path} again."
         messages.error(request, words)
         return redirect("servers:import")
@@ -70,7 +70,7 @@ def _page(
     problem: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    """`decided`: what was posted and is shown again, with the `problem` that it was not done for."""
+    """`decided`: the posted decisions, shown again with the `problem` that prevented the import."""
     outcomes = stored_preview.outcomes_of(draft)
     offers = [offer(proposal, outcomes, decided[proposal.index] if decided else None) for proposal in proposals]
     if decided and loses_secret(offers, decided):
@@ -91,7 +91,7 @@ def _page(
 def _applied(
     request: HttpRequest, draft: ServerDraft, document: ImportedDocument | None, proposals: list[Proposal]
 ) -> HttpResponse:
-    """What must be corrected or waited for is found before the claim, and the page keeps what was entered."""
+    """Anything to correct or wait for is detected before the claim, and the page keeps what was entered."""
     version = whole_number(request.POST.get("version", ""))
     decided = decisions(request.POST, proposals)
     try:

@@ -1,4 +1,4 @@
-"""The inbox: calls that need approval, requests of servers to people, one page per question, and the ways to answer."""
+"""The inbox: calls that need approval, servers' requests to people, one page per question, and the ways to answer."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -98,7 +98,7 @@ def request_file(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 
 def _record_reading(actor: Actor, question: Question, *, answer: bool) -> None:
-    """Nothing for those who may answer while it is open, for the person who made the call, and for the one who answered."""
+    """Not while it is open (readers may answer), and not for the person who made the call or the one who answered."""
     call = question.call
     if question.state == QuestionState.OPEN or (call is not None and call.user_id == actor.id):
         return
@@ -145,7 +145,7 @@ def _done(
 
 @require_http_methods(["GET", "POST"])
 def answer(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """A refused answer shows the form again as it was submitted, with the errors at their fields.
+    """A refused answer shows the form again as submitted, with the errors next to their fields.
 
     That page has this URL, and loads it again when the question ends or the reader reloads. So GET is the question's
     page.

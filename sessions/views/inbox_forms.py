@@ -1,4 +1,4 @@
-"""The forms of the inbox: fields of an elicitation by the server's own schema, and the answer of a model."""
+"""The inbox forms: an elicitation's fields, from the server's own schema, and an answer in place of a model."""
 
 from functools import cached_property
 from typing import Any
@@ -68,7 +68,7 @@ class ElicitationForm:
 
     @property
     def typed(self) -> str:
-        """To be copied where it cannot be sent any more, as unsent.js writes it."""
+        """The input as text to copy when it can no longer be sent, in the format of unsent.js."""
         fields = [node for node in self.node.walk() if isinstance(node, TextNode | NumberNode | JsonNode)]
         filled = [node for node in fields if node.text.strip() and not node.secret]
         if len(filled) == 1:
@@ -101,7 +101,7 @@ _FIELDS = {"/content": "text", "/model": "model"}
 
 
 class SamplingForm(forms.Form):
-    """What a model would have answered. Nothing is prefilled."""
+    """The answer that a model would have given. Nothing is prefilled."""
 
     text = forms.CharField(
         label="Answer",
@@ -131,7 +131,7 @@ class SamplingForm(forms.Form):
 
     @property
     def typed(self) -> str:
-        """To be copied if it can no longer be sent."""
+        """The answer as text to copy if it can no longer be sent."""
         return str(self.data.get("text", "")).replace("\r\n", "\n")
 
     def given(self) -> SubmittedArguments:
@@ -141,7 +141,7 @@ class SamplingForm(forms.Form):
         return SubmittedArguments(value={"content": content, "model": data["model"], "stopReason": data["reason"]})
 
     def refuse(self, problem: Unfit) -> None:
-        """Show the domain's errors at the fields that they concern."""
+        """Show the domain's errors next to the fields that they concern."""
         for pointer, sentences in problem.errors.items():
             for sentence in sentences:
                 self.add_error(_FIELDS.get(pointer), sentence)

@@ -1,4 +1,4 @@
-"""*As models see it*: what a model gets of a server or a bundle, and what a bundle says of a tool in another way."""
+"""*As models see it*: what a model gets from a server or a bundle, and a bundle's overrides of a tool's texts."""
 
 import json
 
@@ -24,12 +24,12 @@ from sessions.agents.catalog import model_lists
 from sessions.agents.catalog.bundles import Row
 from sessions.views import bundles
 
-PAGE = 25  # with the JSON of each: 50 of 8 arguments were 240 kB
+PAGE = 25  # each with its JSON: 50 tools with 8 arguments took 240 kB
 
 
 @require_safe
 def detail(request: HttpRequest, slug: str) -> HttpResponse:
-    """`?advice=1`: only tools of which something could be better."""
+    """`?advice=1`: only tools that could be improved."""
     server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
     bundle = None
     if server is not None:
@@ -61,7 +61,7 @@ def detail(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def override(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
-    """What a bundle says of the tool `?tool=`."""
+    """A bundle's override of the tool `?tool=`."""
     bundle = bundles.seen(request, slug, changing.PERMISSION)
     tool = _tool(request, bundle, alias)
     definition = json.loads(tool.body)

@@ -1,4 +1,5 @@
-"""What needs attention first, then what the servers do: calls, errors and latency over time, each a click from its calls."""
+"""First what needs attention, then the servers' activity: calls, errors and latency over time, each linked to its
+calls."""
 
 import json
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from sessions.statistics.reading import Numbers
 from sessions.views.charts import between, explorer_link
 from sessions.views.explorer import step_words
 
-#: range in the address -> (length, words, seconds of a bar). Longer ones are on the page of charts.
+#: range in the URL -> (length, label, seconds per bar). Longer ones are on the charts page.
 RANGES = {
     "1h": (timedelta(hours=1), "last hour", 60),
     "24h": (timedelta(hours=24), "last 24 hours", 3_600),
@@ -76,7 +77,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Links:
-    """Into the explorer, with the range of the page."""
+    """Links to the explorer, with the page's time range."""
 
     range: str
 
@@ -147,7 +148,7 @@ def _rounded(milliseconds: float | None) -> float | None:
 def _stacked(
     drawn: list[tuple[str, str, list[Numbers]]], total: list[Numbers], count: Callable[[Numbers], int]
 ) -> list[dict[str, Any]]:
-    """One series for each server that has anything to show, and one for all others together."""
+    """One series for each server that has something to show, and one for all others combined."""
     found = [
         {"name": name, "label": label, "counts": [count(point) for point in points]} for name, label, points in drawn
     ]

@@ -1,4 +1,4 @@
-"""*Package*: what a server's launcher runs, pinned to a version and its hash; updates and the way back."""
+"""*Package*: what a server's launcher runs, pinned to a version and its hash; updates, and going back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def page(request: WebRequest, slug: str) -> HttpResponse:
 
 
 def _tools(offer: PinnedPackage) -> dict[str, Any] | None:
-    """None before they were compared."""
+    """The changed tools; None until they have been compared."""
     found = offer.tools
     if not found:
         return None

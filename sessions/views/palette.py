@@ -1,4 +1,4 @@
-"""What the command palette finds: servers and what they offer, calls by number, people, and actions."""
+"""The results of the command palette: servers and what they offer, calls by number, people, and actions."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ Result = dict[str, Any]
 @require_safe
 def palette(request: HttpRequest) -> JsonResponse:
     """`{"results": [{"kind", "label", "hint", "url"}]}` for `?q=`; at most eight per kind. With `post`, choosing it sends a
-    form to `url`. `verb`: which icon an action has. `?server=`: the short name of the server whose page is open."""
+    form to `url`. `verb`: selects an action's icon. `?server=`: the short name of the server whose page is open."""
     words = request.GET.get("q", "").strip()[:100]
     servers = access.visible_servers(request.user).filter(archived_at=None)
     found = _servers(servers, words)

@@ -1,5 +1,5 @@
-"""*Use as argument…*: a part of a result is chosen, then the server, tool and field that it goes into. Nothing is run: it
-ends at the filled form of that tool."""
+"""*Use as argument…*: the user chooses a part of a result, then the server, tool and field that it goes into. Nothing
+is run: it ends at the filled-in form of that tool."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ SERVERS = 2_000
 
 @require_safe
 def choose(request: WebRequest, uid: UUID) -> HttpResponse:
-    """`?part=` and `&at=` say what is passed on, `server`, `tool` and `into` where to; `open` leads to the form."""
+    """`?part=` and `&at=` say what is passed on; `server`, `tool` and `into` say where to. `open` opens the form."""
     call = visible_call(request, uid)
     if not visibility.may_read(request.user, call):
         raise access.Denied("view_payload", call.server)
@@ -79,7 +79,7 @@ def choose(request: WebRequest, uid: UUID) -> HttpResponse:
 
 
 def prefill(request: WebRequest, schema: Any) -> Prefill | None:
-    """The beginning of a tool's form that `?use=` asks for; None without it."""
+    """The initial content of a tool's form that `?use=` requests; None without it."""
     word = request.GET.get("use", "")
     if not word:
         return None
@@ -133,7 +133,7 @@ def _preview(value: Any) -> str:
 
 
 def _server(request: WebRequest, call: Call) -> tuple[Server | None, list[tuple[str, str]]]:
-    """The chosen one, at first that of the call, among those that have tools."""
+    """The chosen server, by default the call's, and the choices: servers that have tools."""
     tools = Definition.objects.filter(server=OuterRef("pk"), kind=DefinitionKind.TOOL, removed_at=None)
     rows = access.visible_servers(request.user).filter(Exists(tools), archived_at=None)
     found = list(rows.order_by("name", "pk").values_list("slug", "name")[:SERVERS])

@@ -1,4 +1,4 @@
-"""The prompts of a server: the list, the form of one, its results, and the form without JavaScript."""
+"""The prompts of a server: the list, one prompt's form and results, and the form without JavaScript."""
 
 from typing import Any
 
@@ -30,8 +30,8 @@ from sessions.views.visible_calls import prefill
 
 @require_safe
 def page(request: WebRequest, slug: str) -> HttpResponse:
-    """`?prompt=` chooses, `?arg.<name>=` or `?call=` prefills. `?from=` chooses the part of the list; `?part=` answers with
-    that part only, for a page that has other parts. Opening the page sends nothing to the server."""
+    """`?prompt=` chooses, `?arg.<name>=` or `?call=` prefills. `?from=` chooses the part of the list; `?part=` returns
+    only that part, for a page that has the others. Opening the page sends nothing to the server."""
     server = access.server_for(request.user, slug)
     if (part := request.GET.get("part", "")) in PARTS:
         return render(request, "prompts/_rows.html", _list_context(request, server) | {"part": part})
@@ -74,8 +74,8 @@ def _suggests(request: WebRequest, session: McpSession | None, definition: Defin
 
 @require_POST
 def get(request: WebRequest, slug: str) -> HttpResponse:
-    """The same call as through the socket. If it is refused, the form is shown again with the errors at their
-    fields."""
+    """The same call as through the socket. If it is refused, the form is shown again with the errors next to
+    their fields."""
     server = access.server_for(request.user, slug)
     name = request.GET.get("prompt", "")
     given = SubmittedArguments(form={field: [str(value) for value in values] for field, values in request.POST.lists()})

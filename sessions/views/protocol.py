@@ -1,4 +1,4 @@
-"""The Protocol tab of a server: what crossed the wire of the session that this user's calls use."""
+"""The Protocol tab of a server: the wire messages of the session that this user's calls use."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -34,14 +34,14 @@ from sessions.views.visible_calls import visible_call
 from sessions.wire import reading, rows, verbs
 from sessions.wire.reading import MessageFilter, WireDetails
 
-#: sent again by reading all lists
+#: re-sent by reading all lists
 _LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 
 
 @require_safe
 def index(request: HttpRequest, slug: str) -> HttpResponse:
     server = access.server_for(request.user, slug)
-    if request.GET.get("show") == "http":  # before the Network tab, its rows were here
+    if request.GET.get("show") == "http":  # its rows were here before the Network tab existed
         query = {name: value for name in ("text", "before") if (value := request.GET.get(name))}
         return redirect(f"{reverse('servers:network', args=[slug])}{'?' if query else ''}{urlencode(query)}")
     chosen = MessageFilter.of(*(request.GET.get(name, "") for name in MessageFilter.NAMES))
@@ -70,7 +70,7 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_safe
 def of_call(request: WebRequest, uid: UUID) -> HttpResponse:
-    """The request of a call, with its response. Where it is not recorded, the tab says what is."""
+    """A call's request, with its response. If it is not recorded, the Protocol tab."""
     call = visible_call(request, uid)
     if call.server is None:
         raise Http404("The server of this call was deleted, and its messages with it.")
@@ -97,12 +97,12 @@ def export(request: WebRequest, slug: str) -> StreamingHttpResponse:
 
 
 def _may_export(request: HttpRequest, server: Server) -> bool:
-    """Others' payloads, or what one's own session said."""
+    """Whether the user may read everyone's payloads, or the session is their own."""
     return access.may_read_payloads(request.user) or server.seen_as is not None
 
 
 async def _pieces(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Asynchronous: of a synchronous stream, ASGI would read all before it sends anything."""
+    """Asynchronous, because ASGI would read all of a synchronous stream before it sends anything."""
     following = sync_to_async(lambda: next(parts, None))
     while (piece := await following()) is not None:
         yield piece
@@ -131,8 +131,8 @@ def message(request: WebRequest, slug: str, seq: int) -> HttpResponse:
 
 
 def _record_reading(actor: Actor, details: WireDetails) -> None:
-    """What a message says of a call is what the call's arguments or result say. The command of an HTTP exchange has the
-    message that it sent."""
+    """Record reading a call's messages as reading its arguments or result, because they have the same content. The
+    command of an HTTP exchange contains the message that it sent."""
     for message in filter(None, (details.message, details.pair, verbs.sent_in(details))):
         if message.call_uid is None or not (message.body or message.sealed):
             continue

@@ -40,8 +40,8 @@ _KINDS = (DefinitionKind.RESOURCE, DefinitionKind.RESOURCE_TEMPLATE)
 @require_safe
 def page(request: WebRequest, slug: str) -> HttpResponse:
     """`?uri=`, or `?template=` with `?arg.<name>=`, or `?call=` prefills the form. `?from=` and `?templates_from=` choose the
-    parts of the lists; `?part=` answers with one of them only, for a page that has others. Opening the page reads nothing
-    from the server.
+    parts of the lists; `?part=` returns only one of them, for a page that has the others. Opening the page reads
+    nothing from the server.
     """
     server = access.server_for(request.user, slug)
     header = server_page.header(server)
@@ -67,7 +67,7 @@ def page(request: WebRequest, slug: str) -> HttpResponse:
 
 
 def _of_call(request: WebRequest, server: Server) -> HttpResponse | None:
-    """`?call=` leads to what that call read: to the form of the template that makes its URI, if one does."""
+    """`?call=` redirects to what that call read: to the form of the template that produces its URI, if any."""
     if "call" not in request.GET:
         return None
     try:
@@ -137,8 +137,8 @@ def _record_reading(actor: Actor, server: Server, uri: str, kept: StoredContent)
 
 @require_safe
 def expand(request: HttpRequest, slug: str) -> JsonResponse:
-    """The URI that a template makes of the input: `{"uri", "shown", "errors", "problem", "subscribe"}`. `subscribe` is
-    the button for that resource."""
+    """The URI that a template makes from the input: `{"uri", "shown", "errors", "problem", "subscribe"}`. `subscribe`
+    is the button for that resource."""
     server = access.server_for(request.user, slug)
     template = request.GET.get("template", "")
     if not server_page.definitions(server, DefinitionKind.RESOURCE_TEMPLATE).filter(key=template).exists():

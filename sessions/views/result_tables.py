@@ -1,5 +1,5 @@
-"""The table of a long result, page by page, and as CSV. Each request parses the text again: what is kept of a result that
-is shown is in result_files, and its rows would take many times the memory of its text."""
+"""The table of a long result, page by page, and as CSV. Each request parses the text again: result_files keeps the
+data of displayed results, and rows would take many times the memory of the text."""
 
 import json
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ from sessions.models import Call
 from sessions.views.call_answers import as_file, result_object, result_payload
 from sessions.views.visible_calls import visible_call
 
-#: One request at a time in each process, so that many readers of large results do not add up in memory.
+#: One request at a time per process, so that many readers of large results do not add up to too much memory.
 _one_at_a_time = Lock()
 
 
 @require_safe
 def page(request: WebRequest, uid: UUID, part: str) -> HttpResponse:
-    """`?from=`: the first row; `?sort=`: the number of a column, with `&order=desc` the other way. The first request, which
-    has none of them, is answered with the head of the table too."""
+    """`?from=`: the first row. `?sort=`: the number of a column, descending with `&order=desc`. The response to the
+    first request, which has neither, also includes the head of the table."""
     call = visible_call(request, uid)
     with _table(request, call, part) as table:
         if table is None:
@@ -57,7 +57,7 @@ def page(request: WebRequest, uid: UUID, part: str) -> HttpResponse:
 
 @require_safe
 def csv(request: WebRequest, uid: UUID, part: str) -> HttpResponse:
-    """All rows, sorted as `page` does; `?hidden=`, any number of times: the number of a column that is left out."""
+    """All rows, sorted as in `page`. `?hidden=`, repeatable: the number of a column to leave out."""
     call = visible_call(request, uid)
     with _table(request, call, part) as table:
         if table is None:

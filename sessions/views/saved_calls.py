@@ -78,7 +78,7 @@ def _saved(request: WebRequest, saved: SavedCall) -> HttpResponse:
 # --- running ---------------------------------------------------------------------------------------------------------
 @require_http_methods(["GET", "POST"])
 def run(request: WebRequest, uid: UUID) -> HttpResponse:
-    """As `calls.repeat`, of a saved call."""
+    """Like `calls.repeat`, for a saved call."""
     saved = reading.saved_call(request.user, uid)
     thought = running.second_thought(request.user, saved)
     here, script = reverse("saved_calls:run", args=[uid]), scripted(request)
@@ -146,7 +146,7 @@ def change(request: WebRequest, uid: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def delete(request: WebRequest, uid: UUID) -> HttpResponse:
-    """GET asks; POST removes it with its arguments."""
+    """GET asks for confirmation; POST removes it with its arguments."""
     saved = reading.saved_call(request.user, uid)
     if request.method == "POST":
         saving.delete(Actor.of(request), request.user, saved)

@@ -1,4 +1,4 @@
-"""What the tabs of a server share: its head, and what stands above a list."""
+"""The parts that a server's tabs share: the header, and the area above a list."""
 
 from http import HTTPStatus
 from typing import Any
@@ -12,12 +12,12 @@ from sessions.catalog import not_offered
 from sessions.catalog.search import Listed, listing, words_of
 from sessions.overview import server_page
 
-#: the whole list, or what goes before or after what a page has
+#: the whole list, or the entries before or after those on a page
 PARTS = ("list", "before", "after")
 
 
 def server_context(request: HttpRequest, header: server_page.ServerHeader, tab: str) -> dict[str, object]:
-    """What templates/servers/base.html needs on every tab."""
+    """The context of templates/servers/base.html on every tab."""
     return {
         "nav": "servers",
         "tab": tab,
@@ -39,7 +39,7 @@ def list_context(
     tab: str,
     *lists: tuple[DefinitionKind, Listed[Any]],
 ) -> dict[str, object]:
-    """What a tab with a list shows above its entries: the search, what of the server is not listed, why it is empty."""
+    """The context above the entries of a list: the search, what the list leaves out, and why it is empty."""
     kinds = [kind for kind, _ in lists]
     total: dict[str, int] = {kind: header.counts[kind] for kind in kinds}
     return server_context(request, header, tab) | {
@@ -50,6 +50,6 @@ def list_context(
 
 
 def list_status(context: dict[str, Any], key: str, chosen: object) -> HTTPStatus:
-    """404 for a key that the server does not list, with the page. Before the first list every key may come."""
+    """404 for a key that the server does not list, still with the page. Before the first list, any key may appear."""
     context["not_listed"] = key if key and chosen is None else ""
     return HTTPStatus.NOT_FOUND if context["not_listed"] and context["listing"].total else HTTPStatus.OK

@@ -1,4 +1,4 @@
-"""The *Tasks* tab of a server: calls that it runs as tasks, live, also those whose worker is gone."""
+"""The *Tasks* tab of a server: calls that it runs as tasks, live, including those whose worker is gone."""
 
 from uuid import UUID
 

@@ -45,12 +45,12 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def states(request: HttpRequest) -> HttpResponse:
-    """The states of those rows of an open list that changed."""
+    """The states of the rows in an open list."""
     found = server_list.states(request.user, uuids(request.GET.getlist("server")))
     return render(request, "servers/_states.html", {"states": found})
 
 
-#: of the table: name of the order ("" if there is none), words, class
+#: columns of the table: sort order ("" if none), label, CSS class
 _COLUMNS = (
     ("name", "Name", ""),
     ("state", "State", ""),
@@ -67,7 +67,7 @@ _COLUMNS = (
 
 
 def _columns(order: str) -> list[dict[str, str]]:
-    """Each with the order that its head leads to."""
+    """Each column with the sort order that its header links to."""
     by, descending = order.removeprefix("-"), order.startswith("-")
     found = []
     for name, words, css in _COLUMNS:
@@ -95,7 +95,7 @@ def info(request: HttpRequest, slug: str) -> HttpResponse:
 def info_page(
     request: HttpRequest, server: Server, *, roots: str | None = None, problem: str = "", status: int = 422
 ) -> HttpResponse:
-    """`roots`: as they were entered, and refused for `problem` with `status`."""
+    """`roots`: as entered, if they were refused because of `problem`, with `status`."""
     header = server_page.header(server)
     session = header.mcp_session
     words = server_page.capability_words(session.server_capabilities, session.client_capabilities) if session else []

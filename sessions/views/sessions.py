@@ -13,7 +13,7 @@ def index(request: HttpRequest) -> HttpResponse:
     access.require(request.user, "view")
     context = {
         "nav": "sessions",
-        "mark": worker_board.mark(),  # read before the board: what changes in between is recognised by its mark
+        "mark": worker_board.mark(),  # read before the board, so that changes in between have a different mark
         "board": worker_board.board(request.user),
         "permissions": access.permissions(request.user),
     }

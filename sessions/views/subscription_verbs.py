@@ -1,4 +1,4 @@
-"""What a person does with a subscription: subscribe, end, delete, change settings, and test its webhook."""
+"""A user's actions on a subscription: subscribe, end, delete, change settings, and test its webhook."""
 
 from uuid import UUID
 
@@ -99,7 +99,7 @@ def end(request: WebRequest, uid: UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def delete(request: WebRequest, uid: UUID) -> HttpResponse:
-    """GET asks; POST removes the subscription with its versions."""
+    """GET asks for confirmation; POST removes the subscription with its versions."""
     subscription = subscription_for(request, uid)
     access.require(request.user, "manage_subscription", subscription.server)
     if request.method == "POST":
@@ -137,7 +137,7 @@ def settings(request: WebRequest, uid: UUID) -> HttpResponse:
         if changed is not None and changed.secret is not None:
             secret = changed.secret.reveal()
             subscription.refresh_from_db()
-            webhook = WebhookForm(subscription)  # the form that was sent may show what another person replaced
+            webhook = WebhookForm(subscription)  # the submitted form may show values that another person replaced
     context = subscription_context(request, subscription, "settings") | {
         "reading": reading,
         "webhook": webhook,

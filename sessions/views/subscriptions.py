@@ -1,4 +1,4 @@
-"""Subscriptions as pages: the board, the history of one with the difference of two versions, a version as a file."""
+"""The subscription pages: the board, one subscription's history with a comparison of versions, a version as a file."""
 
 from typing import Any
 from uuid import UUID
@@ -46,7 +46,7 @@ def board(request: HttpRequest) -> HttpResponse:
 
 
 def subscription_context(request: HttpRequest, subscription: Subscription, tab: str) -> dict[str, Any]:
-    """What templates/subscriptions/base.html needs on every tab."""
+    """The context of templates/subscriptions/base.html on every tab."""
     session = past.session_of(subscription)
     own_identity = past.is_own_identity(request.user, subscription)
     return {
@@ -68,7 +68,7 @@ def subscription_context(request: HttpRequest, subscription: Subscription, tab: 
 
 @require_safe
 def detail(request: HttpRequest, uid: UUID) -> HttpResponse:
-    """`?version=` pins one version, `?against=` another one to compare it with; by default the newest and the previous
+    """`?version=` pins one version, `?against=` the one to compare it with; by default, the newest and the previous
     one."""
     subscription = subscription_for(request, uid)
     context = subscription_context(request, subscription, "changes")

@@ -1,4 +1,4 @@
-"""Calls that a request may see, and their arguments as the beginning of a form."""
+"""Calls that a request may see, and their arguments as the initial content of a form."""
 
 from uuid import UUID
 
@@ -31,13 +31,13 @@ def visible_calls(user: access.User) -> QuerySet[Call]:
 
 
 def scripted(request: WebRequest) -> bool:
-    """Whether a script of a page asks, which takes JSON alone."""
+    """Whether the request comes from a page's script, which accepts only JSON."""
     return request.accepts("application/json") and not request.accepts("text/html")
 
 
 def prefill(request: WebRequest, method: str, target: str) -> Prefill | None:
-    """What `?call=` or `?saved=` asks for; None without them. A call of another tool is refused: its arguments would not
-    fit."""
+    """The form content that `?call=` or `?saved=` requests; None without them. A call of another tool is refused: its
+    arguments would not fit."""
     if "saved" in request.GET:
         return _saved(request, method, target)
     word = request.GET.get("call", "")

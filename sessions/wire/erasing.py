@@ -1,4 +1,4 @@
-"""Removes what the recorded wire says of calls and resources whose contents were erased. That there was a message stays.
+"""Empties recorded messages of calls and resources whose contents were erased. The messages themselves stay listed.
 
 Everything here runs in the current transaction.
 """
@@ -17,7 +17,7 @@ from sessions.models import Question, ResourceVersion, WireMessage
 _TABLE: Final = WireMessage._meta.db_table
 _HTTP: Final = (WireKind.EXCHANGE, WireKind.STREAM_END)
 _EMPTY: Final = {"body": "", "sealed": None, "key_id": "", "uid": None, "detail": ""}
-#: what a server sends while a call runs without naming it, and our answers to that
+#: messages that a server sends during a call without naming it, and our answers to them
 _UNNAMED: Final = Q(
     Q(direction=WireDirection.RECEIVED, kind__in=(WireKind.NOTIFICATION, WireKind.REQUEST, WireKind.INVALID))
     | Q(direction=WireDirection.SENT, kind__in=(WireKind.RESULT, WireKind.ERROR)),
@@ -39,8 +39,8 @@ def forget_contents(call_uids: Sequence[Any]) -> None:
 
 
 def forget_calls(call_uids: Collection[UUID]) -> None:
-    """Their messages, the errors of the HTTP exchanges that carried them, and messages that name no call and came between
-    the first and the last of them."""
+    """Empty the messages of these calls, the errors of the HTTP exchanges that carried them, and messages that name no
+    call between the first and the last of them."""
     of_calls = WireMessage.objects.filter(call_uid__in=call_uids).order_by()
     spans = of_calls.values("server", "identity", "connection").annotate(first=Min("seq"), last=Max("seq"))
     for span in list(spans):
@@ -54,7 +54,7 @@ def forget_calls(call_uids: Collection[UUID]) -> None:
 
 
 def forget_readings(payload_ids: Collection[int]) -> None:
-    """All readings of the resources that these contents were read from: which of them returned a version is unknown."""
+    """Empty all reads of the resources that these contents come from: which read returned a version is unknown."""
     versions = ResourceVersion.objects.filter(contents__in=payload_ids).order_by()
     of = ("subscription__server", "subscription__identity", "subscription__identity__kind", "subscription__uri")
     for server, identity, kind, uri in versions.values_list(*of).distinct():
@@ -63,8 +63,8 @@ def forget_readings(payload_ids: Collection[int]) -> None:
 
 
 def forget_requests(payload_ids: Collection[int]) -> None:
-    """Requests of servers that these contents were of and that belong to no call, with our answers: all of the same method
-    that name no call, because which of them it was is unknown."""
+    """Empty the servers' requests that had these contents and belong to no call, with our answers: all of the same
+    method that name no call, because it is unknown which one it was."""
     asked = Question.objects.filter(Q(question__in=payload_ids) | Q(answer__in=payload_ids), call=None)
     of = ("session__server", "session__identity", "session__identity__kind", "method")
     for server, identity, kind, method in asked.exclude(session=None).order_by().values_list(*of).distinct():

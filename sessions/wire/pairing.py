@@ -1,5 +1,5 @@
-"""Which response belongs to which request of a recorded wire, in one pass: a server that never answers, or sends
-unsolicited answers, costs no more than a well-behaved one."""
+"""Matches recorded responses to their requests in one pass: a server that never answers, or sends unsolicited answers,
+costs no more than a well-behaved one."""
 
 from collections import defaultdict
 
@@ -16,9 +16,9 @@ _OTHER_SIDE = {
 
 
 class Pairing:
-    """`responses`: the number of the response by that of its request. `outcomes`: ok, error or pending by the number of a
-    request or a response. The ids of both sides are counted apart, and from the beginning in each connection; a request that was
-    repeated has the response that followed it."""
+    """`responses`: response numbers by request number. `outcomes`: ok, error or pending by the number of a request or
+    response. Ids are tracked separately for each side and each connection; a repeated request has the response that
+    followed it."""
 
     def __init__(self, rows: QuerySet[WireMessage]) -> None:
         self.responses: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""How much of the wire is kept: the newest messages of each server, by size. sessions.retention limits their age."""
+"""Limits the size of recorded messages: keeps the newest ones of each server. sessions.retention limits their age."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
@@ -11,7 +11,7 @@ from servers.audit.batches import Batches
 from servers.enums import IdentityKind
 from sessions.models import McpSession, WireMessage
 
-#: rows that the writer removes at once: a call waits for it
+#: rows that the writer removes at once, while a call waits
 BATCH = 1_000
 #: sessions of a server whose oldest rows are compared at once
 _COMPARED = 8
@@ -19,7 +19,7 @@ _STEPS = 64
 
 
 class LogKey(NamedTuple):
-    """Which log: the shared identity has no identity."""
+    """Identifies a log. The shared identity has no `identity_id`."""
 
     server_id: int
     identity_id: int | None
@@ -36,7 +36,7 @@ def newest(key: LogKey) -> tuple[int, int]:
 
 
 def trim(key: LogKey, before: tuple[int, int], now: tuple[int, int]) -> None:
-    """Remove what is over the size of the server, at most BATCH rows, each time a log has grown by a small part of it. In
+    """Remove at most BATCH rows over the server's size limit, each time a log has grown by a small part of it. Runs in
     the current transaction."""
     step = max(1, limit() // _STEPS)
     if before[1] // step != now[1] // step:
@@ -44,7 +44,7 @@ def trim(key: LogKey, before: tuple[int, int], now: tuple[int, int]) -> None:
 
 
 def limit() -> int:
-    """Bytes of all logs of one server."""
+    """Maximum bytes of all logs of one server."""
     return int(settings.WIRE_MIB * 1024 * 1024)
 
 
@@ -66,7 +66,7 @@ def _remove(keys: Sequence[int]) -> None:
 
 
 def _over(found: "list[LogSize]", most: int) -> list[int]:
-    """The oldest rows of a server that must go, at most so many; the newest row of each log stays."""
+    """The oldest rows of a server that must be removed, at most `most`; the newest row of each log stays."""
     over = sum(log.bytes for log in found) - limit()
     if over <= 0:
         return []
@@ -85,7 +85,7 @@ def _over(found: "list[LogSize]", most: int) -> list[int]:
 
 
 class LogSize(NamedTuple):
-    """`first` is the key of the oldest row, which `bytes` leaves out."""
+    """`first` is the key of the oldest row, which `bytes` does not include."""
 
     key: LogKey
     first: int
@@ -94,8 +94,8 @@ class LogSize(NamedTuple):
 
 
 def logs(server_id: int | None = None) -> list[LogSize]:
-    """The size of each log that has messages, of one server or of all, by server. Found by the ends: two look-ups a session,
-    whatever its length."""
+    """The size of each log that has messages, of one server or of all, by server. Needs two lookups per session,
+    whatever the length of its log."""
     found = []
     for kind in (IdentityKind.SHARED, IdentityKind.PERSONAL):
         identity = None if kind == IdentityKind.SHARED else OuterRef("identity")

@@ -15,8 +15,8 @@ TARGET_CHARS = 200
 
 
 def row(message: WireMessage) -> dict[str, Any]:
-    """`tone` is one of the kit. `pair` is the same for a request and its response. Nothing in it is for readers of payloads
-    only."""
+    """`tone` is one of the kit's. `pair` is the same for a request and its response. Contains nothing that only readers
+    of payloads may see."""
     word, tone = outcome(message)
     kind = WireKind(message.kind)
     return {
@@ -42,7 +42,7 @@ def row(message: WireMessage) -> dict[str, Any]:
 
 
 def paired_row(message: WireMessage, page: WirePage) -> dict[str, Any]:
-    """A request with its response, and below it what belongs to its call."""
+    """A request with its response, followed by what belongs to its call."""
     found = row(message)
     if message.kind == WireKind.REQUEST:
         response = page.responses.get(message.seq)
@@ -58,7 +58,7 @@ def paired_row(message: WireMessage, page: WirePage) -> dict[str, Any]:
 
 
 def network_row(message: WireMessage, carried: Carried, connection: int) -> dict[str, Any]:
-    """An HTTP exchange with what it carried. `connection`: the one that is open."""
+    """An HTTP exchange with the messages that it carried. `connection`: the one that is open."""
     found = row(message)
     received = max(message.size, carried.received)
     stream = ""
@@ -103,7 +103,7 @@ def _status(message: WireMessage) -> tuple[str, str]:
 
 
 def _pair(message: WireMessage) -> str:
-    """Requests of both sides have ids of their own."""
+    """The same key for a request and its response. Each side numbers its own requests."""
     if not message.rpc_id:
         return ""
     is_sent, is_request = message.direction == WireDirection.SENT, message.kind == WireKind.REQUEST

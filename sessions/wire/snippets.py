@@ -1,5 +1,5 @@
-"""A recorded message as a command line or a program that sends it again. What was masked becomes a variable; no secret is
-in them, because none is in the record."""
+"""A recorded message as a command line or a program that sends it again. Masked values become variables. The output
+contains no secrets, because the record contains none."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from sessions.models import WireMessage
 from sessions.wire.reading import Headers
 
 _MASK: Final = re.compile(r"\[redacted\]|%5Bredacted%5D", re.IGNORECASE)
-#: as in texts of an exported registration
+#: as in the texts of an exported registration
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-#: written by the client itself, or true of one connection only
+#: written by the client itself, or valid for one connection only
 _OF_THE_CONNECTION: Final = frozenset(
     {"host", "connection", "content-length", "accept-encoding", "transfer-encoding", "user-agent"}
 )
@@ -35,7 +35,7 @@ _CALLS: Final = {
 
 
 def as_json(text: str) -> str:
-    """The same value in ASCII: hidden characters of a server cannot act where it is pasted."""
+    """The same value in ASCII, so that a server's hidden characters have no effect where it is pasted."""
     return json.dumps(json.loads(text), separators=(",", ":"))
 
 
@@ -50,7 +50,7 @@ def curl(url: str, verb: str, headers: Headers | None, text: str) -> str:
 
 
 def pipe(server: Server, text: str, opening: Sequence[Mapping[str, Any]] = ()) -> str:
-    """For a process: its messages, a line each. It stays open for a moment, so that it can answer."""
+    """For a process: its messages, one per line. Its stdin stays open for a moment, so that it can answer."""
     entry = entry_of(server)
     message = as_json(text)
     lines = [json.dumps(one, separators=(",", ":")) for one in opening] + [message]
@@ -63,7 +63,7 @@ def pipe(server: Server, text: str, opening: Sequence[Mapping[str, Any]] = ()) -
 
 
 def opening_of(method: str, era: str) -> list[dict[str, Any]]:
-    """What a legacy server expects before any other message."""
+    """The messages that a legacy server expects before any other."""
     if era == "modern" or method == "initialize":
         return []
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "shell", "version": "1"}}
@@ -74,13 +74,13 @@ def opening_of(method: str, era: str) -> list[dict[str, Any]]:
 
 
 def entry_of(server: Server) -> dict[str, Any]:
-    """How other clients register it; secrets are references to variables."""
+    """Its registration for other clients; secrets are references to variables."""
     entries: dict[str, dict[str, Any]] = json.loads(exporting.export([server], own=False))["mcpServers"]
     return next(iter(entries.values()))
 
 
 def python(server: Server, message: WireMessage, text: str) -> str:
-    """With the official SDK. Empty for a method that it has no function for."""
+    """A program that uses the official SDK. Empty for a method that the SDK has no function for."""
     if message.method not in _CALLS:
         return ""
     function, key = _CALLS[message.method]

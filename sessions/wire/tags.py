@@ -13,7 +13,7 @@ register = template.Library()
 
 
 class Body(NamedTuple):
-    """`label` names its region: several messages are open at once."""
+    """`label` names its region, because several messages can be open at the same time."""
 
     label: str
     text: str = ""

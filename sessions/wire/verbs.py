@@ -1,4 +1,4 @@
-"""What people may do with a recorded message: copy it in several forms, export it with others, send it again."""
+"""What users may do with a recorded message: copy it in several formats, export it with others, or send it again."""
 
 import json
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from sessions.models import McpSession, WireMessage
 from sessions.wire import reading, snippets
 from sessions.wire.reading import MessageFilter, WireDetails
 
-#: messages of one export
+#: maximum number of messages in one export
 EXPORTED = 50_000
 _BATCH = 200
 
 
 @dataclass(frozen=True)
 class MessageVerbs:
-    """Empty texts: not offered. `repeat` and `again` are addresses for a POST, `edit` for a GET."""
+    """An empty text means not offered. `repeat` and `again` are URLs for a POST, `edit` for a GET."""
 
     json: str = ""
     curl: str = ""
@@ -60,7 +60,7 @@ def _curl(exchange: WireMessage, text: str) -> str:
 
 
 def sent_in(details: WireDetails) -> WireMessage | None:
-    """The message that an HTTP exchange sent, if it is one: the body of its command."""
+    """The message that an HTTP exchange sent, if it sent exactly one: the body of its command."""
     if details.message.kind != WireKind.EXCHANGE:
         return None
     sent = [one for one in details.carried if one.direction == WireDirection.SENT]
@@ -68,7 +68,7 @@ def sent_in(details: WireDetails) -> WireMessage | None:
 
 
 def whole(message: WireMessage) -> str:
-    """As JSON in one line; empty where it was not kept as a whole."""
+    """The message as JSON on one line; empty if it was cut."""
     if message.cut:
         return ""
     try:
@@ -80,8 +80,8 @@ def whole(message: WireMessage) -> str:
 
 # --- export ---------------------------------------------------------------------------------------------------------
 def exported(actor: Actor, server: Server, chosen: MessageFilter) -> Iterator[bytes]:
-    """After it was written down that they are exported: one JSON object a line, the oldest first; at most the newest
-    EXPORTED that match, read in small parts. For readers of payloads, or of a session of their own."""
+    """Record the export, then yield one JSON object per line, oldest first: at most the newest EXPORTED that match,
+    read in small parts. For readers of payloads, or of their own session."""
     rows, numbers = reading.matching(server, chosen, EXPORTED)
     with audited(actor) as trail:
         details: dict[str, Any] = {name: value for name in chosen.NAMES if (value := getattr(chosen, name))}

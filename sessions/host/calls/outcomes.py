@@ -167,7 +167,8 @@ def of_internal_error(exc: Exception, unknown_outcome: str = MAY_HAVE_RUN) -> Ca
 
 
 def not_stored(outcome: CallOutcome, problem: Exception) -> CallOutcome:
-    """For an outcome that the database refuses: how the call ended, without anything that the server sent."""
+    """The replacement of an outcome that the database refuses: how the call ended, without anything that the server
+    sent."""
     return CallOutcome(
         outcome.state,
         fault=outcome.fault,

@@ -137,7 +137,7 @@ async def _matches_schema(call: PendingCall, raw: Raw) -> Conformity:
     if not isinstance(schema, dict) or raw.get("isError") is True:
         return UNCHECKED
     if "structuredContent" not in raw:
-        return Conformity("The tool declares an output schema and sent no structured content.", valid=False)
+        return Conformity("The tool declares an output schema, but sent no structured content.", valid=False)
     verdict = await checker.shared().acheck(schema, raw["structuredContent"])
     if verdict.unable:
         return Conformity(f"{NOT_CHECKED}{verdict.reason}")

@@ -153,8 +153,7 @@ async def _pypi(
     return {"same": pin if unchanged else same, "offer": offer}
 
 
-# --- with the catalog
-# ------------------------------------------------------------------------------------------------------
+# --- with the catalog ------------------------------------------------------------------------------------------------
 async def _compared_tools(
     db: Database, server_id: int, launch: Launch, package: PackageStart, spec: StdioSpec, offer: Pin, redactor: Redactor
 ) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""What the privacy settings of the instance do to a message before it is kept: masks by rule, schema and shape, encryption."""
+"""Applies the instance's privacy settings to a message before it is kept: masks by rule, schema and shape,
+encryption."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -18,7 +18,7 @@ _MINUTE: Final = 60.0
 
 
 class Answers:
-    """`tell` receives an event for each question that needs an answer."""
+    """`emit` receives an event for each question that needs an answer."""
 
     def __init__(
         self,

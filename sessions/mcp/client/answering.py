@@ -1,4 +1,4 @@
-"""Answers the requests of a legacy server, each in its own task, bounded, and ended with its cause.
+"""Answers the requests of a legacy server, each in its own task, limited in number, and ended when its cause ends.
 
 The reader never waits here. If the server asks for a task, the reply is the task, at once; the answer itself follows
 later (received_tasks.py). Source: 2025-11-25 *Client / Elicitation, Sampling, Roots*.

@@ -9,7 +9,7 @@ from ..oauth.grant import Grant, Pending
 
 
 class Http(Protocol):
-    """Sends one request of a flow through the outbound guard, within its limits. McpError when no answer came."""
+    """Sends one request of a flow through the outbound guard, within its limits. Raises McpError if no answer came."""
 
     async def __call__(self, request: HttpRequest) -> HttpResponse: ...
 
@@ -21,7 +21,8 @@ class TokenStore(Protocol):
         """The current grant; another process may have written it."""
 
     async def save(self, grant: Grant) -> None:
-        """Replace it durably before returning, because the old token may be invalid already. Never writes half."""
+        """Replace it durably before returning, because the old token may be invalid already. Never writes it
+        partially."""
 
     def refreshing(self) -> AbstractAsyncContextManager[None]:
         """A lock across all processes, held for as long as the token endpoint requests take. Raises TransportError

@@ -1,4 +1,4 @@
-"""Signatures for authorization, by joserfc: DPoP proofs and client assertions. Keys are parsed once."""
+"""Signatures for authorization, made with joserfc: DPoP proofs and client assertions. Keys are parsed once."""
 
 import base64
 import hashlib
@@ -63,7 +63,7 @@ class Signing:
         try:
             header = {"alg": algorithm, "typ": "JWT"}
             return jwt.encode(header, claims, self._private_key(algorithm), algorithms=[algorithm])
-        except (JoseError, ValueError, TypeError):  # nothing of the key may leak
+        except (JoseError, ValueError, TypeError):  # no part of the key may leak
             raise InvalidRequest(f"The private key of this server cannot sign with {algorithm[:20]!r}.") from None
 
     def nonce_for(self, url: str) -> str:

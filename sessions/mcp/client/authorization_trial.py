@@ -11,7 +11,7 @@ from ..transports.authorizing import Refusal
 if TYPE_CHECKING:
     from .authorization import Authorization
 
-#: times that one request is sent again, for any reason
+#: how often one request is sent again, for any reason
 _TRIES: Final = 4
 
 

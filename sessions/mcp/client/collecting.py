@@ -125,11 +125,11 @@ class Collecting:
             words = f"The server requested {asked.method}, and this client failed to answer it."
             raise LocalError(Fault.INPUT_REFUSED, words, may_have_run=_may_have_run(asked.origin)) from exc
 
-    # -- URLs to visit before a call can go on
+    # -- URLs to visit before a call can continue
 
     async def visit(self, visits: Sequence[Visit], tag: Any) -> None:
-        """One after the other, until each is over: by its answer, or by the server's notification.
-        LocalError (input_refused) when one was declined; Refused when nobody is there to visit it."""
+        """Visit them one after the other, until each is over: by its answer, or by the server's notification.
+        LocalError (input_refused) when one was declined; Refused when no one is available to visit it."""
         for visit in visits:
             question = Question(rules.ELICIT, visit.params)
             self._demand_offered(question, "error")
@@ -161,5 +161,5 @@ class Collecting:
 
 
 def _may_have_run(origin: Origin) -> bool:
-    """With the error that names a URL the server says that it did not execute the request."""
+    """With the error that names a URL, the server states that it did not execute the request."""
     return origin != "error"

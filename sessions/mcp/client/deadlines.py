@@ -15,7 +15,7 @@ class Deadlines:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        #: the current ones
+        #: the current waits
         self.waits: set[Wait] = set()
         self._timer: asyncio.TimerHandle | None = None
         #: loop time of the timer, infinite without one
@@ -26,7 +26,7 @@ class Deadlines:
         return Wait(self, when)
 
     def note(self, when: float) -> None:
-        """Wake up by then."""
+        """Make sure that the timer fires by then."""
         if when < self.wakes_at:
             if self._timer is not None:
                 self._timer.cancel()
@@ -46,7 +46,7 @@ class Deadlines:
 
 
 def _wake(reference: "weakref.ref[Deadlines]") -> None:
-    """The timer may outlive the client by minutes and must not hold it."""
+    """The timer may outlive the client by minutes and must not keep it alive."""
     deadlines = reference()
     if deadlines is not None:
         deadlines.look()
@@ -100,7 +100,7 @@ class Wait:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._deadlines.waits.discard(self)
-        task, self._task = self._task, None  # the task's frames hold this wait: it must not hold the task
+        task, self._task = self._task, None  # the task's frames refer to this wait: it must not keep the task alive
         if not self._expired or task is None:
             return
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:

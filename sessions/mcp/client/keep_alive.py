@@ -3,12 +3,12 @@
 The check is a `ping` or, in the modern era, which has none, a `server/discover`: every server knows it and it changes
 nothing there. Without it, only the next call would notice a dead connection.
 
-A server that works on one request at a time answers no ping meanwhile. While it owes answers, its silence is therefore
-judged by the deadlines of these requests. So is a refused ping, or one that is answered with something else, such as a
-gateway's page: the answers that are owed come over other connections.
+A server that works on one request at a time does not answer pings meanwhile. While it owes answers, its silence is
+therefore judged by the deadlines of these requests. So is a refused ping, or one that is answered with something else,
+such as a gateway's page: the answers that are owed come over other connections.
 
-Some servers and gateways know no `ping`, and refuse it with a plain HTTP status or answer it with nothing. If such a
-server still answers one of its lists, it is alive, and that list is read instead from then on.
+Some servers and gateways do not know `ping`: they refuse it with a plain HTTP status, or close the stream unanswered.
+If such a server still answers one of its lists, it is alive, and that list is read instead from then on.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from .pump import Pump
 
 #: Connection faults: after one, check at once whether the server can be reached.
 UNREACHABLE = frozenset({Fault.CONNECTION_REFUSED, Fault.DNS_FAILED, Fault.TLS_FAILED, Fault.ADDRESS_REFUSED})
-#: permanent in general, but as an answer to a ping also what a firewall or gateway says for a moment
+#: usually permanent, but in answer to a ping also what a firewall or gateway reports temporarily
 _PASSING = frozenset({Fault.FORBIDDEN, Fault.ACCESS_REFUSED, Fault.NOT_MCP})
 #: seconds without a check at most, however long a rate limit lasts
 _LONGEST_PAUSE: Final = 300.0
-#: seconds between two checks that were asked for
+#: seconds between two requested checks
 _BETWEEN_CHECKS: Final = 2.0
 RoundTrip = Callable[[float], Awaitable[object]]
 
 
 class KeepAlive:
     """`run()` ends with the reason when the connection counts as lost. `ping` is one round trip, `read` another for a
-    server that knows no ping (None: there is none)."""
+    server that does not know ping (None: there is none)."""
 
     def __init__(
         self, pump: Pump, timeouts: Timeouts, ping: RoundTrip, read: RoundTrip | None = None, *, modern: bool
@@ -45,9 +45,9 @@ class KeepAlive:
         self._modern = modern
         self._woken = asyncio.Event()
         self._suspected = False
-        #: loop time from which a check may be asked for
+        #: loop time from which a check may be requested
         self._check_from = 0.0
-        #: loop time of the last check after which the next one has time
+        #: loop time of the last check after which the next one can wait
         self._checked_at = 0.0
         #: the requests that the server owed us when its present silence was noticed, and when that silence began
         self._owed: frozenset[RequestId] = frozenset()
@@ -86,8 +86,8 @@ class KeepAlive:
             self._check_from = self._checked_at + self._timeouts.keepalive_idle
 
     def _is_busy(self) -> bool:
-        """Whether the server may still work on what it owed us when it fell silent. Requests made since are no excuse:
-        under a steady load, a server that hangs would never be given up."""
+        """Whether the server may still work on what it owed us when it fell silent. Requests made since then do not
+        count: under a steady load, a server that hangs would never be given up on."""
         owed = self._pump.owed()
         if self._pump.received_at != self._silent_since:
             self._owed, self._silent_since = owed, self._pump.received_at
@@ -120,7 +120,7 @@ class KeepAlive:
         return None
 
     async def _asked(self, round_trip: RoundTrip) -> McpError | None:
-        """None when the server answered, with an error too, unless the error may mean that the session is gone. A rate
+        """None when the server answered, even with an error, unless the error may mean that the session is gone. A rate
         limit says nothing about the session."""
         try:
             await round_trip(self._timeouts.keepalive_answer)
@@ -137,7 +137,7 @@ class KeepAlive:
         return None
 
     def _disowned(self, error: RpcError) -> bool:
-        """Whether the server refuses the ping in a wire session, in words that `Requester.repair` does not know. A
+        """Whether the server refuses the ping in a wire session, in a form that `Requester.repair` does not know. A
         server without the method ping is alive."""
         status = error.http_status or 0
         refused = 400 <= status < 500 and error.code != METHOD_NOT_FOUND

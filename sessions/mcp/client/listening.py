@@ -21,7 +21,7 @@ from .pump import Pump, RequestSpec
 
 #: seconds that a stream must last before its next loss counts as the first one again
 _STEADY: Final = 60.0
-#: seconds that a stream stays open after its successor was acknowledged. What both bring is handled twice.
+#: seconds that a stream stays open after its successor was acknowledged. What arrives on both is handled twice.
 _OVERLAP: Final = 2.0
 
 Exchange = Callable[[RequestSpec], Awaitable[Any]]
@@ -54,7 +54,7 @@ class Listening:
         return honoured
 
     async def _replace(self, stream: "_Stream | None") -> None:
-        """All are notified before the first wait, so that a follow cancelled here leaves no stream running."""
+        """All are asked to end before the first wait, so that a follow cancelled here leaves no stream running."""
         before, self._stream = self._stream, stream
         ending = [old for old in (self._replaced, before) if old is not None]
         self._replaced = before
@@ -112,8 +112,8 @@ class _Stream:
             self.acknowledged.set_result(event.honoured)
 
     def leave(self) -> bool:
-        """Stop in a moment, without a word and without another request. False: it does not listen now, so there is nothing
-        to wait for."""
+        """Stop in a moment, without an event and without another request. False: it is not listening now, so there is
+        nothing to wait for."""
         self._leaving = True
         if self._since is None:
             return False

@@ -48,11 +48,11 @@ class Lists:
             self._remember(key, kept, reading.fresh_until, seen)
         return self._without_bad_headers(kept) if kind is ListKind.TOOLS and self._requester.mirrors else kept
 
-    # -- what headers repeat of a tool's arguments
+    # -- the arguments of a tool that headers repeat
 
     async def mirrored_for(self, name: str, schema: Mapping[str, Any] | None) -> tuple[Mirrored, ...]:
-        """Where headers mirror requests: the arguments of this tool that they repeat. Without its input schema, the
-        tools are listed for it. InvalidRequest: the schema's annotations are wrong."""
+        """The arguments of this tool that headers repeat, if headers mirror requests. Without its input schema, the
+        tools are listed first. InvalidRequest: the schema's annotations are wrong."""
         if schema is not None:
             try:
                 return mirrored_arguments(schema)
@@ -108,7 +108,7 @@ class Lists:
                 warnings.append(f"The tool {tool['name'][:100]!r} was left out: {exc}.")
         return replace(listing, items=kept, warnings=warnings)
 
-    # -- what may be used again
+    # -- cached values
 
     def recall(self, key: Key) -> Any:
         """The cached value of this key while it is fresh, else None. The first call turns caching on."""

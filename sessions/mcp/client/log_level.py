@@ -11,7 +11,7 @@ from ..core.errors import InvalidRequest, McpError
 from ..core.versions import Era
 from .requester import Requester
 
-#: what a server whose level was never set sends at least: it must not send less because an agent wants little
+#: the assumed level of a server whose level was never set: it must not send less because an agent wants little
 DEFAULT = "info"
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class LogLevel:
     def __init__(self, requester: Requester) -> None:
         self._requester, self._session = requester, requester.session
-        #: what was asked for last
+        #: the level that was requested last
         self._level: str | None = None
         self._setting: asyncio.Task[None] | None = None
         requester.on_renewed.append(self._renewed)
@@ -33,7 +33,7 @@ class LogLevel:
 
     async def raise_to(self, level: str | None) -> None:
         """An agent wants lines of its call from this level on. A session of a legacy server has one level, so the most
-        verbose one that anyone asked for stays in force. Without a log at the server, nothing happens."""
+        verbose one that anyone asked for stays in force. If the server offers no logging, nothing happens."""
         if level is None:
             return
         least = min(level, self._level or DEFAULT, key=methods.LOG_LEVELS.index)

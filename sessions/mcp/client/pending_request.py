@@ -20,7 +20,7 @@ OnProgress = Callable[[float, float | None, str | None], None]
 @dataclass(slots=True, eq=False)
 class RequestSpec:
     """A request to make. `idle` and `total` are seconds; `numbered` is called with the request's id as soon as it has
-    one; `before` is awaited right before its bytes leave; `meta` are the caller's own entries of `_meta`."""
+    one; `before` is awaited right before its bytes are sent; `meta` are the caller's own entries of `_meta`."""
 
     method: str
     params: dict[str, Any] | None
@@ -107,7 +107,7 @@ class PendingRequest(Wait):
             self.until(self.deadline.resume(now, self._left))
 
     def out_of_time(self, deadline: Deadline) -> TransportError:
-        """The idle time-out, or (where they differ) the total one, which progress does not extend."""
+        """The idle timeout, or (if they differ) the total one, which progress does not extend."""
         spec = self.spec
         if spec.total != spec.idle and deadline.expires_at >= deadline.total_at:
             fault, words = Fault.TOTAL_DEADLINE, f"within the total timeout of {spec.total:g} s"

@@ -1,6 +1,6 @@
 """Tasks that a legacy server creates with us: kept while it may ask for them, and answered when it fetches them.
 
-Source: 2025-11-25 *Basic / Utilities / Tasks*. What is asked is put to people by answering.py, as if it were no task.
+Source: 2025-11-25 *Basic / Utilities / Tasks*. answering.py puts the questions to people, as if they were not tasks.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class ReceivedTasks:
         return len(self._running)
 
     def begin(self, request: ServerRequest) -> dict[str, Any]:
-        """The CreateTaskResult; starts asking people."""
+        """Start asking people; return the CreateTaskResult."""
         self._forget()
         now, identity = _now(), str(uuid4())
         task = ReceivedTask(identity, request.method, now, now, int(self._seconds * 1000))
@@ -73,7 +73,7 @@ class ReceivedTasks:
         return task.result()
 
     def give_up(self, ours: RequestId) -> None:
-        """Our request is over: what the server asked for it needs no answer any more."""
+        """Our request is over: what the server asked for it no longer needs an answer."""
         for request, running in self._running.values():
             if request.of == ours:
                 running.cancel(WithdrawalReason.CALL_OVER)

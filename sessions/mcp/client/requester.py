@@ -18,7 +18,7 @@ from .pump import Pump, RequestSpec
 
 
 class Requester:
-    """What every operation of the client sends its requests with. `on_lost` ends the session that cannot be renewed."""
+    """Sends the requests of all operations of the client. `on_lost` ends a session that cannot be renewed."""
 
     def __init__(
         self,
@@ -47,7 +47,8 @@ class Requester:
         return self.session.era is Era.MODERN and self.pump.transport.exchange
 
     async def request(self, method: str, params: dict[str, Any] | None, seconds: float) -> dict[str, Any]:
-        """Repeats it once if a forgotten session could be renewed: the rejected request was not executed."""
+        """Send a request, and once more if a forgotten session could be renewed: the rejected request was not
+        executed."""
         await self.demand_open()
         generation = self.generation
         spec = RequestSpec(method, params, seconds, seconds)
@@ -89,7 +90,7 @@ class Requester:
         return ""
 
     async def _renew_session(self, generation: int) -> None:
-        """In a task of its own: cancelling the request that needs it must not leave the session half open."""
+        """Renew in a separate task: cancelling the request that needs it must not leave the session half open."""
         renewal = asyncio.create_task(self._renew_once(generation), name="mcp session renewal")
         self._renewals.add(renewal)
         renewal.add_done_callback(self._renewals.discard)

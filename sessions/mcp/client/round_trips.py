@@ -58,7 +58,7 @@ class _Attempts:
 
 
 class RoundTrips:
-    """`relearn`: finds out again which arguments of a call headers repeat, and corrects it."""
+    """`relearn` determines again which arguments of a call headers repeat, and corrects the call."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class RoundTrips:
         return reason
 
     async def _visited(self, requested: Sequence[Visit], tag: Any, ends: float) -> str:
-        """Empty where nobody is there to visit the URLs: the caller gets the error, which names them."""
+        """Empty if no one is available to visit the URLs: the caller gets the error, which names them."""
         try:
             async with _within(ends, may_have_run=False):
                 await self._collecting.visit(requested, tag)

@@ -52,7 +52,7 @@ class SideQueue:
                 log.debug("a side message did not reach the server: %s", exc)
 
     async def flush(self, seconds: float) -> None:
-        """Let what waits leave, for so long."""
+        """Send the waiting messages, for up to `seconds`."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
