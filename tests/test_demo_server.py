@@ -167,7 +167,7 @@ def test_a_greeting_survives_any_script(legacy: Conversation) -> None:
         ("add", {"a": True, "b": 1}, "a must be a number"),
         ("countdown", {"start": 0}, "from 1 to 60"),
         ("countdown", {"start": 1.5}, "whole number"),
-        ("search_notes", {"tags": ["nonsense"]}, "tags may hold"),
+        ("search_notes", {"tags": ["nonsense"]}, "tags may contain"),
         ("search_notes", {"created": {"since": "2025"}}, "created.since"),
         ("search_notes", {"with_text": "yes"}, "true or false"),
         ("fail_on_purpose", {"message": "as asked"}, "as asked"),
