@@ -46,13 +46,13 @@ def history(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
 @require_POST
 def approve(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     """`key` names the definition, `digest` the version that the page showed."""
-    server = access.server_for(request.user, slug)
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "view")
     definition = _definition(server, kind, request.POST.get("key", ""))
     if approving.approve(Actor.of(request), request.user, server, definition, request.POST.get("digest", "")):
         messages.success(request, "Approved. Agents can use it now.")
     else:
         messages.info(request, "There is nothing left to approve, or it changed again. Check the newest version.")
-    address = reverse("servers:definition", args=[slug, kind])
+    address = reverse("servers:definition", args=[server.slug, kind])
     return redirect(f"{address}?{urlencode({'key': definition.key})}")
 
 

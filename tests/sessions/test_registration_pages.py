@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from servers.audit import writer as writing
 from servers.audit.record import Actor
-from servers.enums import AuditAction
+from servers.definitions.versions import store_listing
+from servers.enums import AuditAction, DefinitionKind
 from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import registering
 from sessions.host.tick import waiting_drafts
@@ -187,3 +189,32 @@ def test_a_connection_that_is_said_not_to_be_tested_is_found_by_no_worker(
     assert client.post("/servers/test/", fields).status_code == 302
     assert len(waiting_drafts([])) == 1
     assert AuditEvent.objects.filter(action=AuditAction.CONNECTION_TEST).count() == 1
+
+
+# --- everything else that a page does by the short name --------------------------------------------------------------------
+def test_a_definition_is_approved_only_at_the_server_whose_page_was_open(client: Client) -> None:
+    server, address = _with_changed_tool("orders"), "/servers/orders/definitions/tool/"
+    page = client.get(f"{address}?key=find").content.decode().partition("/definitions/tool/approve/")[2]
+    fields = Fields("<form>" + page.partition("</form>")[0]).found
+    assert fields["uid"] == str(server.uid)
+    renamed(server)
+    other = _with_changed_tool("orders")
+    assert client.post(f"{address}approve/", fields).url == "/servers/orders-old/definitions/tool/?key=find"
+    assert [_waits(one) for one in (server, other)] == [False, True]
+    server.delete()
+    assert client.post(f"{address}approve/", fields).status_code == 409
+    assert _waits(other)
+
+
+def _with_changed_tool(slug: str) -> Server:
+    server: Server = make_session(slug).server
+    for schema in ({"type": "object"}, {"type": "object", "required": ["q"], "properties": {"q": {"type": "string"}}}):
+        store_listing(server, DefinitionKind.TOOL, [{"name": "find", "inputSchema": schema}], timezone.now())
+    definition = server.definitions.get()
+    first = definition.versions.order_by("pk")[0]
+    server.definitions.update(approved_digest=first.digest)
+    return server
+
+
+def _waits(server: Server) -> bool:
+    return bool(server.definitions.get().approved_digest)
