@@ -34,14 +34,14 @@ def of_server(request: HttpRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def add_server_rule(request: HttpRequest, slug: str) -> HttpResponse:
-    server = access.server_for(request.user, slug, "change")
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
     form = RuleForm(request.POST)
     return _done(request, server) if _added(request, server, form) else _server_page(request, server, rule=form)
 
 
 @require_POST
 def change_server(request: HttpRequest, slug: str) -> HttpResponse:
-    server = access.server_for(request.user, slug, "change")
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
     form = EndpointPolicyForm(request.POST)
     return _done(request, server) if _changed(request, server, form) else _server_page(request, server, form=form)
 
@@ -66,6 +66,7 @@ def _server_page(request: HttpRequest, server: Server, *, rule: Any = None, form
             "add": reverse("servers:add_agent_rule", args=[server.slug]),
             "rules": reverse("servers:add_agent_rule", args=[server.slug]),
             "change": reverse("servers:change_agent_policy", args=[server.slug]),
+            "of": server,
         },
         **_policy(request, server, row, rule, form or EndpointPolicyForm(initial=_initial(row))),
     }

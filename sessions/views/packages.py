@@ -109,7 +109,7 @@ def go_back(request: WebRequest, slug: str) -> HttpResponse:
 
 
 def _act(request: HttpRequest, slug: str, act: Callable[[Server, Actor], str]) -> HttpResponse:
-    server = access.server_for(request.user, slug)
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "view")
     try:
         messages.success(request, act(server, Actor.of(request)))
     except ValidationError as problem:

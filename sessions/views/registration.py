@@ -171,7 +171,7 @@ def _roots_now(server: Server) -> list[str]:
 
 @require_http_methods(["GET", "POST"])
 def clone(request: WebRequest, slug: str) -> HttpResponse:
-    server = access.server_for(request.user, slug, "add")
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "add")
     name = request.POST.get("name", "").strip() or f"{server.name} (copy)"
     context = {"nav": "servers", "server": server, "name": name}
     if request.method != "POST":

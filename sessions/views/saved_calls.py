@@ -35,7 +35,7 @@ def index(request: WebRequest, slug: str) -> HttpResponse:
 @require_POST
 def save_form(request: WebRequest, slug: str) -> HttpResponse:
     """The form of a tool, prompt or resource under the name in its field `_name`."""
-    server = access.server_for(request.user, slug)
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "view")
     method, target = request.GET.get("method", ""), request.GET.get("target", "")
     fields = {name: [str(value) for value in values] for name, values in request.POST.lists()}
     given = SubmittedArguments(form=fields, as_task="_task" in request.POST, anyway=True)
@@ -45,7 +45,7 @@ def save_form(request: WebRequest, slug: str) -> HttpResponse:
             raise Unsaved("Not saved: saving a form needs JavaScript. Run it, then save its call.")
         saved = saving.save_form(Actor.of(request), request.user, server, method, target, given, name, shared=shared)
     except Unsaved as problem:
-        return _refused(request, str(problem), reverse("servers:saved", args=[slug]))
+        return _refused(request, str(problem), reverse("servers:saved", args=[server.slug]))
     return _saved(request, saved)
 
 

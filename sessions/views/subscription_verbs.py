@@ -37,7 +37,7 @@ def _see_other(subscription: Subscription, page: str = "detail") -> HttpResponse
 def subscribe(request: WebRequest, slug: str) -> HttpResponse:
     """With htmx, returns the button of the page in its new state; without JavaScript, redirects to the subscription's
     page."""
-    server = access.server_for(request.user, slug)
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "view")
     uri, title = request.POST.get("uri", ""), request.POST.get("title", "")
     try:
         found = subscribing.subscribe(Actor.of(request), request.user, server, uri, title=title)

@@ -44,7 +44,9 @@ def _session_verb(
     `late`: the message if nothing changed, for example because another person was faster. `as_a_call`: it affects other
     people's calls no more than a call does, so permission to call is enough.
     """
-    server = access.server_for(request.user, slug, "call_tool" if as_a_call else "view")
+    server = access.server_of_form(
+        request.user, slug, request.POST.get("uid", ""), "call_tool" if as_a_call else "view"
+    )
     actor = Actor.of(request)
     try:
         if as_a_call:
@@ -141,13 +143,15 @@ def log_level(request: WebRequest, slug: str) -> HttpResponse:
         "{name} will send " + words + ".",
         "{name} already uses this log level.",
     )
+    if answer.status_code != 302:
+        return answer
     back = "servers:info" if request.POST.get("back") == "info" else "servers:logs"
-    return redirect(back, slug) if answer.status_code == 302 else answer
+    return redirect(back, access.server_of_form(request.user, slug, request.POST.get("uid", ""), "view").slug)
 
 
 @require_POST
 def enable(request: WebRequest, slug: str) -> HttpResponse:
-    server = access.server_for(request.user, slug, "change")
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
     try:
         registering.enable(Actor.of(request), request.user, server)
     except ValidationError as problem:  # archived meanwhile
@@ -159,7 +163,7 @@ def enable(request: WebRequest, slug: str) -> HttpResponse:
 
 @require_POST
 def restore(request: WebRequest, slug: str) -> HttpResponse:
-    server = access.server_for(request.user, slug, "change")
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
     registering.restore(Actor.of(request), request.user, server)
     enabling = "Enable it to connect." if may_change(request.user, server) else f"{_ONLY_WITH_COMMANDS}."
     messages.success(request, f"{server.name} was restored. {enabling}")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
@@ -13,6 +14,7 @@ from servers.enums import AuditAction, DefinitionKind
 from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import registering
 from sessions.host.tick import waiting_drafts
+from sessions.models import McpSession
 from tests.servers.cast import CANARY, header, over_http
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -218,3 +220,56 @@ def _with_changed_tool(slug: str) -> Server:
 
 def _waits(server: Server) -> bool:
     return bool(server.definitions.get().approved_digest)
+
+
+#: address below the server's, fields
+ACTS = {
+    "disconnect/": {},
+    "reconnect/": {},
+    "refresh/": {},
+    "pause/": {},
+    "logs/level/": {"level": "info"},
+    "enable/": {},
+    "restore/": {},
+    "clone/": {"name": "Copy"},
+    "subscribe/": {"uri": "note://one"},
+    "agents/rules/": {"effect": "deny", "kind": "tool", "pattern": "echo"},
+    "agents/change/": {"otherwise": "ask", "own_approval": "never"},
+    "package/check/": {},
+}
+
+
+@pytest.mark.parametrize(("path", "given"), ACTS.items())
+def test_no_button_acts_on_another_server_that_got_the_short_name(path: str, given: dict[str, str]) -> None:
+    client, session = Client(), make_session("orders")
+    client.force_login(get_user_model().objects.create_superuser("root"))
+    gone = str(session.server.uid)
+    session.server.delete()
+    other = make_session("orders")
+    type(other).objects.update(desired="open")
+    before = _state()
+    answer = client.post(f"/servers/orders/{path}", given | {"uid": gone})
+    assert (answer.status_code, "Nothing was changed." in answer.content.decode()) == (409, True)
+    assert _state() == before
+    quiet = client.post(f"/servers/orders/{path}", given | {"uid": gone}, headers={"HX-Request": "true"})
+    assert (quiet.status_code, quiet.headers["Content-Type"]) == (409, "text/plain")
+
+
+def _state() -> Any:
+    return list(Server.objects.values()), list(McpSession.objects.values()), AuditEvent.objects.count()
+
+
+@pytest.mark.parametrize("tab", ["tools/", "info/", "logs/", "agents/", "clone/", "package/", "resources/", "prompts/"])
+def test_each_form_of_a_page_names_the_server_that_it_is_of(tab: str) -> None:
+    client, server = Client(), _with_changed_tool("orders")
+    client.force_login(get_user_model().objects.create_superuser("root"))
+    written = client.get(f"/servers/orders/{tab}").content.decode().partition("<main")[2]
+    unnamed = [
+        one.partition(">")[0]
+        for one in written.split("<form")[1:]
+        if ('action="/servers/orders/' in one or "action" not in one.partition(">")[0])
+        and 'method="post"' in one.partition(">")[0]
+        and "data-tool-form" not in one.partition(">")[0]  # its script sends the uid
+        and f'name="uid" value="{server.uid}"' not in one.partition("</form>")[0]
+    ]
+    assert unnamed == []
