@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from servers.audit.batches import Batches
@@ -16,7 +16,7 @@ from sessions import hints
 from sessions.agents.endpoints import Entry
 from sessions.mcp.core.capabilities import declares, elicitation_modes
 from sessions.mcp.server.legacy import Opening
-from sessions.models import AgentCall, AgentSession
+from sessions.models import AgentAttachment, AgentCall, AgentSession
 
 #: a session without a request for this long has ended
 IDLE: Final = timedelta(hours=24)
@@ -72,6 +72,12 @@ def _asked_of(declared: dict[str, Any]) -> dict[str, Any]:
 def set_log_level(session: AgentSession, level: str) -> None:
     AgentSession.objects.filter(pk=session.pk).update(log_level=level)
     hints.agent_session_changed()
+
+
+def calls_of(session_pk: int) -> QuerySet[AgentCall]:
+    """What requests of this session started, or joined: such a call was started in another session of the same token."""
+    joined = AgentAttachment.objects.filter(session_id=session_pk).values("call_id")
+    return AgentCall.objects.filter(Q(session_id=session_pk) | Q(pk__in=joined))
 
 
 def end_session(session: AgentSession) -> None:

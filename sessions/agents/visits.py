@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from sessions.agents import agent_sessions
 from sessions.mcp.core import jsonrpc
 from sessions.mcp.core.capabilities import elicitation_modes
 from sessions.mcp.core.input_requests import ELICITED
 from sessions.mcp.core.versions import REVISIONS
-from sessions.models import AgentCall
 
 
 def heard_by(revision: str, capabilities: Mapping[str, Any]) -> bool:
@@ -36,6 +36,6 @@ def completed(elicitation_id: str) -> bytes:
 
 
 def calls_of_session(session_pk: int, calls: Collection[UUID]) -> set[UUID]:
-    """The calls among these that this agent session made. Call it in a thread."""
-    found = AgentCall.objects.filter(session_id=session_pk, call__uid__in=calls)
+    """The calls among these that this agent session made or joined. Call it in a thread."""
+    found = agent_sessions.calls_of(session_pk).filter(call__uid__in=calls)
     return set(found.values_list("call__uid", flat=True))

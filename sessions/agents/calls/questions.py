@@ -17,6 +17,7 @@ from uuid import UUID
 from django.core import signing
 
 from servers.enums import AgentScope
+from sessions.agents import agent_sessions
 from sessions.agents.call_request import CallRequest, answerable
 from sessions.agents.exchange import Exchange
 from sessions.calls import agent_calls
@@ -84,7 +85,7 @@ def answered(exchange: Exchange, response: Response) -> None:
     if not isinstance(response.id, str) or not response.id.startswith(_ID) or exchange.session is None:
         return
     with suppress(ValueError):
-        calls = AgentCall.objects.filter(session_id=exchange.session.pk).values("call_id")
+        calls = agent_sessions.calls_of(exchange.session.pk).values("call_id")
         row = Question.objects.filter(uid=UUID(response.id.removeprefix(_ID)), call__in=calls).first()
         if row is not None:
             try:

@@ -164,9 +164,10 @@ class Door:
         named = (params or {}).get("name") or (params or {}).get("uri")
         return self.post(token, slug, body, **headers, **({"mcp_name": named} if named else {}))
 
-    async def session(self, token: str, slug: str) -> str:
+    async def session(self, token: str, slug: str, **capabilities: Any) -> str:
         """The key of a legacy session."""
-        hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        program = {"name": "test", "version": "1"}
+        hello = {"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": program}
         asked = self.post(token, slug, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
         await asked.ends()
         return asked.headers["mcp-session-id"]

@@ -14,6 +14,7 @@ from servers.audit import writer as writer_module
 from servers.audit.writer import AuditUnavailable
 from servers.enums import AuditAction, PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentRule, AuditEvent, Definition
+from sessions.agents import visits
 from sessions.agents.call_request import call_request_of
 from sessions.agents.calls import idempotency
 from sessions.agents.endpoints import entry_of
@@ -24,11 +25,12 @@ from sessions.api import calls
 from sessions.api.asking import Caller
 from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing
-from sessions.enums import CallState
+from sessions.enums import CallState, QuestionState
 from sessions.mcp.core.versions import Era
-from sessions.models import AgentAttachment, Call, McpSession
+from sessions.models import AgentAttachment, AgentSession, Call, McpSession
 from tests.sessions.agents.door import LEGACY, Asked, Door, finish, make_listed, token_of
 from tests.sessions.agents.placed import place
+from tests.sessions.inbox.rows import a_question
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ECHO = {"name": "echo", "arguments": {}}
@@ -127,6 +129,34 @@ async def test_a_request_that_joined_an_earlier_call_is_repeated_resumed_and_can
     other_key = await door.session(token, "files")
     foreign = door.get(token, "files", other_key, last_event_id=f"{call}.{attachment.pk}:0")
     assert "error" in await foreign.response()
+
+
+async def test_a_session_that_joined_an_earlier_call_answers_its_questions_and_hears_the_end_of_its_visits(
+    ada: Any, door: Door
+) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    form: dict[str, Any] = {"elicitation": {"form": {}}}
+    key = await door.session(token, "files", **form)
+    first = door.legacy(token, "files", key, "tools/call", ECHO)
+    call = await door.viewed()
+    first.leaves()
+    await first.ends()
+    row = await door.thread(Call.objects.select_related("server").get, uid=call)
+    asks = {"message": "Which name?", "requestedSchema": {"type": "object", "properties": {}}}
+    question = await door.thread(a_question, asks, call=row, owner=ada)
+    other, joining = [await door.session(token, "files", **form) for _ in range(2)]
+    joined = door.legacy(token, "files", joining, "tools/call", ECHO)
+    assert await door.viewed() == call
+    answer = {"jsonrpc": "2.0", "id": f"question:{question.uid}", "result": {"action": "accept", "content": {}}}
+    for session, state in ((other, QuestionState.OPEN), (joining, QuestionState.ACCEPTED)):
+        await door.post(token, "files", answer, mcp_session_id=session, mcp_protocol_version=LEGACY).ends()
+        await door.thread(question.refresh_from_db)
+        assert question.state == state
+        pk = (await door.thread(AgentSession.objects.get, key=session)).pk
+        assert bool(await door.thread(visits.calls_of_session, pk, [call])) is (session == joining)
+    joined.leaves()
+    await joined.ends()
 
 
 async def test_a_repeated_request_that_had_joined_an_earlier_call_gets_the_end_of_that_one(
