@@ -195,6 +195,8 @@ class LegacySessions:
     async def delete(self, principal: Principal, connection: Connection, answer: Answer) -> None:
         if not connection.headers.get(posted.SESSION):
             raise Refusal(405, jsonrpc.INVALID_REQUEST, "There is no session to end.", headers={"Allow": "POST"})
+        connection.step = "admission"
+        await self._shared.admission.admit(principal)
         entry = await self._shared.entry(principal, connection)
         if entry.session is None:
             raise endpoints.NoSession

@@ -42,13 +42,14 @@ class StandingStreams:
             )
         if not answer.may_stream:
             raise invalid_request("Accept must include text/event-stream.", 406)
+        connection.step = "admission"
+        await self._shared.admission.admit(principal)
         entry = await self._shared.entry(principal, connection)
         connection.step = "stream"
         if entry.session is None:
             raise endpoints.NoSession
         legacy.check_version(connection.headers, entry.session.revision)
         await connection.body()
-        await self._shared.admission.admit(principal)
         async with AsyncExitStack() as stack:
             watching = asyncio.create_task(connection.watch())
             stack.callback(watching.cancel)

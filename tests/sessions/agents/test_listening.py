@@ -3,7 +3,9 @@ access token that opened it."""
 
 import asyncio
 import json
+import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from servers.agents.tokens import principal_of
 from servers.enums import AuditAction, OAuthClientKind, PolicyEffect, PolicyKind
 from servers.models import AgentPolicy, AgentRule, AgentToken, AuditEvent, OAuthClient, OAuthToken, Server
 from sessions.agents import changes, stream_reads
-from sessions.agents.policy import policy_check
+from sessions.agents.policy import counting, policy_check
 from tests.servers.conftest import person
 from tests.sessions.agents.door import LEGACY, Asked, Door, make_listed, token_of
 
@@ -145,6 +147,27 @@ async def test_a_full_token_or_endpoint_takes_cancellations_and_answers(ada: Any
         assert told.status == 202
     door.hint(f"call.{uid}")
     await first.ends()
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+async def test_a_program_that_keeps_asking_for_a_session_that_has_ended_meets_the_limit_of_requests(
+    ada: Any, door: Door, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "time", SimpleNamespace(time=lambda: 600.0, monotonic=time.monotonic))
+
+    def slow_token() -> str:
+        make_listed("files")
+        text = token_of(ada)
+        AgentPolicy.objects.create(token=principal_of(text, "").token, requests_per_second=1)
+        return text
+
+    token = await door.thread(slow_token)
+    headers, statuses = {"mcp_session_id": "ended", "accept": "text/event-stream"}, []
+    for _ in range(int(counting.BURST_SECONDS) + 1):
+        asked = door._sent(verb, token, "files", b"", headers)
+        await asked.ends()
+        statuses.append(asked.status)
+    assert statuses == [404] * int(counting.BURST_SECONDS) + [429]
 
 
 async def test_a_person_who_may_follow_nothing_is_refused_once_however_many_resources_are_listed(
