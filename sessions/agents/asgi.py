@@ -166,6 +166,8 @@ class AgentsApplication:
         answer.answers = posted.request_id(found)
         asks = posted.asks(found)  # everything else ends requests in flight, so it must not wait for a free slot
         async with AsyncExitStack() as counted:
+            if posted.SESSION in connection.headers:
+                counted.enter_context(self.shared.calls.arriving.known(principal, connection.headers, found))
             if asks:
                 await counted.enter_async_context(admission.flight(principal))
             watching = asyncio.create_task(connection.watch())

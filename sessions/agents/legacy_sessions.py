@@ -165,18 +165,22 @@ class LegacySessions:
             await stream.close()
 
     async def _notified(self, entry: Entry, connection: Connection, notification: Notification) -> None:
-        """Only a cancellation has an effect. For an unknown or finished request, it is ignored."""
+        """Only a cancellation has an effect, even if its request is not a call yet. For an unknown or finished request,
+        it is ignored."""
         if notification.method != methods.CANCELLED or entry.session is None:
             return
         identity: Any = notification.params.get("requestId")
         if not jsonrpc.is_id(identity):
             return
+        calls = self._shared.calls
+        exchange = legacy_exchange(entry, entry.session, connection, Request(identity, methods.TOOLS_CALL, {}))
+        calls.arriving.cancel(exchange)  # before the read: its call may be placed meanwhile
         uid: UUID | None = await self._shared.reader.run(
             partial(idempotency.call_of_request, entry.session.pk, identity)
         )
         if uid is not None:
-            request = Request(identity, methods.TOOLS_CALL, {})
-            await self._shared.calls.cancel(legacy_exchange(entry, entry.session, connection, request), uid)
+            calls.arriving.found(exchange)
+            await calls.cancel(exchange, uid)
 
     async def _answered(
         self, entry: Entry, session: AgentSession, connection: Connection, response: Response

@@ -24,6 +24,7 @@ from sessions.agents import visits
 from sessions.agents.answer import Answer, TooSlow
 from sessions.agents.call_request import CallRequest, call_request_of, unknown_tool
 from sessions.agents.calls import approval_messages, idempotency, outcomes, questions
+from sessions.agents.calls.arriving import ArrivingRequests
 from sessions.agents.calls.outcomes import Ended, ended
 from sessions.agents.calls.questions import Continuation
 from sessions.agents.catalog import lists
@@ -92,6 +93,7 @@ class Calls:
 
     def __init__(self, hub: Hub, admission: Admission, policy_check: PolicyCheck, reads: StreamReads) -> None:
         self._hub, self._admission, self._policy_check, self._reads = hub, admission, policy_check, reads
+        self.arriving = ArrivingRequests()
         self._rows: BatchedReads[UUID, Call | Ended] = BatchedReads(hub.reader, _read)
         self._inherited = False
         #: one attempt for all requests that wait for it: otherwise they would queue, each for the same failing write
@@ -131,6 +133,9 @@ class Calls:
             else:
                 if exchange.era is Era.MODERN and connection.closed:  # a modern agent that leaves cancels
                     raise AgentDisconnected
+                if self.arriving.is_cancelled(exchange):
+                    await counted.take_back()
+                    return None
                 placed = await self._place_counted(exchange, asked, found, counted, mirrors=mirrors)
                 uid, needed_approval = placed.uid, placed.state == CallState.HELD
         except idempotency.SameRequest as earlier:
@@ -151,6 +156,9 @@ class Calls:
             return outcomes.tool_error(exchange, words, more=outcomes.NO_CALL)
         except Rejected as problem:
             return _rejected(exchange, asked, problem)
+        if self.arriving.is_cancelled(exchange):  # while it was placed: its cancellation did not find the call
+            await self.cancel(exchange, uid)
+            late = True
         if answer is not None:
             answer.headers[CALL_HEADER] = str(uid)
         resumes = REVISIONS[exchange.revision].resumes and idempotency.is_short(exchange.id)

@@ -14,8 +14,8 @@ from servers.bundles import exposed
 from servers.enums import DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
 from servers.models import AgentPolicy, AgentRule, Bundle, BundleMember
 from sessions.agents import requests
-from sessions.models import McpSession
-from tests.sessions.agents.door import Door, make_listed, token_of
+from sessions.models import Call, McpSession
+from tests.sessions.agents.door import LEGACY, Door, make_listed, token_of
 from tests.sessions.host.make import make_session
 from tests.sessions.mcp.client.waiting import until
 
@@ -100,6 +100,39 @@ async def test_a_member_that_starts_delays_no_call_of_another_one(ada: Any, door
         waiting._task.cancel()
         with suppress(asyncio.CancelledError):
             await waiting._task
+
+
+@pytest.mark.parametrize("id", [7, "x" * 300])
+async def test_a_call_that_was_cancelled_before_the_list_of_its_server_was_read_is_not_placed(
+    ada: Any, door: Door, id: Any
+) -> None:
+    session = await door.thread(make_listed, "files")
+    counts, session.catalog_counts = session.catalog_counts, {}
+    await door.thread(session.save)
+    token = await door.thread(token_of, ada)
+    key = await door.session(token, "files")
+    topic = f"server.{session.server.uid}"
+    call = {"name": "echo", "arguments": {}}
+    asked = door.legacy(token, "files", key, "tools/call", call, id=id)
+    another = door.legacy(token, "files", key, "tools/call", {"name": "echo", "arguments": {"text": "b"}}, id=8)
+    await until(lambda: len(door.hub._watchers.get(topic, ())) == 2)
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+    told = door.post(token, "files", cancelled, mcp_session_id=key, mcp_protocol_version=LEGACY)
+    await told.ends()
+    assert told.status == 202
+    session.catalog_counts = counts
+    await door.thread(session.save)
+    door.hint(topic)
+    await asked.ends()
+    assert b"jsonrpc" not in asked.sent
+    uid = await door.viewed()
+    await door.finish(uid)
+    door.hint(f"call.{uid}")
+    assert (await another.response())["id"] == 8
+    assert [uid] == await door.thread(lambda: list(Call.objects.values_list("uid", flat=True)))
+    arriving = door.application.shared.calls.arriving
+    assert not arriving._requests
+    assert not arriving._cancelled
 
 
 async def test_what_an_agent_follows_is_acknowledged_before_a_member_has_started(ada: Any, door: Door) -> None:

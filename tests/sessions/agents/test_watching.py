@@ -1,6 +1,7 @@
 """An agent that waits with its call: a database that is away for a moment, a request that fails, an agent that left."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from servers.agents import tokens
 from servers.audit import writer
 from servers.audit.record import Actor
 from servers.bundles import changing
-from servers.models import AgentToken
+from servers.enums import AuditAction, AuditOutcome
+from servers.models import AgentToken, AuditEvent
+from sessions.calls import placing
 from sessions.enums import CallState
 from sessions.models import AgentCall, AgentFollow, AgentSession, Call
-from tests.sessions.agents.door import META, MODERN, Asked, Door, make_listed, token_of
+from tests.sessions.agents.door import LEGACY, META, MODERN, Asked, Door, make_listed, token_of
 from tests.sessions.subscriptions.rows import make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -215,6 +218,53 @@ async def test_a_batch_whose_requests_were_all_cancelled_is_answered_with_nothin
     door.hint(f"call.{call}")
     await asked.ends()
     assert b"[" not in asked.sent
+
+
+def cancellation(id: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+
+
+async def test_a_request_whose_cancellation_came_in_the_same_batch_is_not_placed(
+    door: Door, token: str, session: Any
+) -> None:
+    key = await first_revision(door, token)
+    both = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": ECHO} for id in (1, 2)]
+    both[1]["params"] = {"name": "echo", "arguments": {"text": "b"}}
+    asked = door.post(token, "files", [*both, cancellation(1)], **key)
+    call = await door.viewed()
+    await door.finish(call)
+    door.hint(f"call.{call}")
+    await asked.ends()
+    assert [one["id"] for one in json.loads(asked.sent)] == [2]
+    assert [call] == await door.thread(lambda: list(Call.objects.values_list("uid", flat=True)))
+    alone = door.post(token, "files", [both[0] | {"id": 3}, cancellation(3)], **key)
+    await alone.ends()
+    assert b"jsonrpc" not in alone.sent
+    assert await door.thread(Call.objects.count) == 1
+
+
+async def test_a_cancellation_that_comes_while_the_call_is_placed_cancels_it(
+    door: Door, token: str, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await door.session(token, "files")
+    headers = {"mcp_session_id": key, "mcp_protocol_version": LEGACY}
+    place = placing.aplace
+
+    async def late(*given: Any, **more: Any) -> Call:
+        told = door.post(token, "files", cancellation(1), **headers)
+        await told.ends()
+        assert told.status == 202
+        return await place(*given, **more)
+
+    monkeypatch.setattr(placing, "aplace", late)
+    asked = door.legacy(token, "files", key, "tools/call", ECHO)
+    await asked.ends()
+    assert b"jsonrpc" not in asked.sent
+    call = await door.thread(Call.objects.get)
+    assert (call.state, call.sent_at) == (CallState.CANCELLED, None)
+    assert (await door.thread(AgentCall.objects.get)).cancelled_at is not None
+    cancels = AuditEvent.objects.filter(action=AuditAction.CALL_CANCEL, outcome=AuditOutcome.OK)
+    assert await door.thread(cancels.count) == 1
 
 
 async def test_nothing_is_placed_for_a_modern_agent_that_left_before(door: Door, token: str, session: Any) -> None:
