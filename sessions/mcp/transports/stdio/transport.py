@@ -156,7 +156,8 @@ class StdioTransport(Transport):
             else:
                 self._line(line)
         if self._stdout.skipped > self._limits.line_bytes:
-            self._lose(self._line_error(f"one line of more than {self._limits.line_bytes} bytes"))
+            endless = self._line_error(f"one line of more than {self._limits.line_bytes} bytes")
+            self._lose(self._message_error() if self._unnamed else endless)
 
     def _line(self, line: bytes) -> None:
         assert self._receiver is not None  # noqa: S101  set before the child starts
@@ -202,7 +203,7 @@ class StdioTransport(Transport):
         """Report an oversized line. Many servers write the id of the request behind the result."""
         assert self._receiver is not None  # noqa: S101  set before the child starts
         most = self._limits.message_bytes
-        error = ProtocolError(Fault.MESSAGE_LIMIT, f"The server sent a message over the limit of {most} bytes.")
+        error = self._message_error()
         if line.tail is not None:
             if self._unnamed:
                 self._unnamed = False
@@ -212,6 +213,10 @@ class StdioTransport(Transport):
         else:
             error = self._line_error(f"a line of more than {most} bytes that is not a message")
             self._receiver.broken(error, line.head)
+
+    def _message_error(self) -> ProtocolError:
+        most = self._limits.message_bytes
+        return ProtocolError(Fault.MESSAGE_LIMIT, f"The server sent a message over the limit of {most} bytes.")
 
     def _line_error(self, what: str) -> ProtocolError:
         return ProtocolError(Fault.LINE_LIMIT, f"The server printed {what}. Its logs belong on stderr.")
