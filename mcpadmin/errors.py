@@ -84,17 +84,17 @@ class DeletedMeanwhile(ExceptionMiddleware):
 
 
 class ReplacedMeanwhile(ExceptionMiddleware):
-    """A form was opened for a server that is gone, and another one has its short name. A page of its own: what was typed is
+    """A form was opened for a server or bundle that is gone, and another one has its short name. A page of its own: what was typed is
     one step back. Views that can show it again do that themselves."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, access.Replaced):
+        if not isinstance(exception, access.Replaced | access.BundleReplaced):
             return None
         if "HX-Request" in request.headers:
             return HttpResponse(str(exception), status=409, content_type="text/plain")
         if request.accepts("application/json") and not request.accepts("text/html"):
             return JsonResponse({"message": str(exception)}, status=409)
-        context = {"status": 409, "title": "Another server", "text": str(exception)}
+        context = {"status": 409, "title": "This page is out of date", "text": str(exception)}
         return render(request, "mcpadmin/refused.html", context, status=409)
 
 

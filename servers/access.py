@@ -76,6 +76,16 @@ class Replaced(Exception):
         self.server = server
 
 
+class BundleReplaced(Exception):
+    """The same of a bundle."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The bundle that this page was opened for was deleted, and another bundle now has its short name. "
+            "Nothing was changed."
+        )
+
+
 def may(user: User, permission: str) -> bool:
     """`permission` is a codename of this app ("call_tool") or one of view, add, change, delete. It has no effect
     without those that it needs."""

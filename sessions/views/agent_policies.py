@@ -107,6 +107,7 @@ def _bundle_page(request: HttpRequest, bundle: Bundle, *, rule: Any = None, form
             "add": reverse("agents:add_bundle_rule", args=[bundle.slug]),
             "rules": reverse("agents:add_bundle_rule", args=[bundle.slug]),
             "change": reverse("agents:change_bundle_policy", args=[bundle.slug]),
+            "of": bundle,
         },
         **_policy(request, bundle, row, rule, form or BundlePolicyForm(initial=_initial(row))),
     }

@@ -28,6 +28,7 @@ from servers.bundles.forms import BundleForm, ImportForm
 from servers.definitions import model_tokens
 from servers.enums import AuditAction, BundleListing
 from servers.models import AuditEvent, Bundle, BundleMember, Server
+from servers.numbers import uuids
 from servers.single_use_forms import ALREADY_USED, use_form
 from sessions.agents.catalog import bundle_contents
 from sessions.agents.catalog.bundle_contents import Contents
@@ -51,7 +52,13 @@ def _visible(request: HttpRequest) -> QuerySet[Bundle]:
 
 
 def seen(request: HttpRequest, slug: str, permission: str = "view") -> Bundle:
+    """For a form, the bundle that it was opened for, whatever its short name is now. Raises access.BundleReplaced, too."""
     bundle = _visible(request).filter(slug=slug).first()
+    if (uid := request.POST.get("uid", "")) and (bundle is None or uid != str(bundle.uid)):
+        opened_for = _visible(request).filter(uid__in=uuids([uid])).first()
+        if opened_for is None and bundle is not None:
+            raise access.BundleReplaced
+        bundle = opened_for
     if bundle is None:
         raise Http404("This bundle does not exist, or you don't have access to it.")
     if permission != "view":
@@ -359,7 +366,7 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         if not use_form(request):
             messages.info(request, ALREADY_USED)
-            return redirect("agents:use", slug)
+            return redirect("agents:use", place.slug)
         try:
             issued = tokens.issue(Actor.of(request), request.user, form.wanted(place.servers))
         except ValidationError as problem:
@@ -371,10 +378,10 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
         "name": place.name,
         "uid": place.uid,
         "back": place.page,
-        "url": _url(slug),
+        "url": _url(place.slug),
         "form": form,
         "text": text,
-        "configurations": configurations(slug, _url(slug), text or "YOUR_TOKEN"),
+        "configurations": configurations(place.slug, _url(place.slug), text or "YOUR_TOKEN"),
         "plain": settings.PUBLIC_URL.startswith("http:"),
     }
     return render(request, "agents/use.html", context, status=422 if form.errors else 200)
@@ -385,6 +392,7 @@ class _Endpoint:
     """A server or bundle. `servers`: those that a token must reach; `page`: its address; `nav`: the entry of the navigation."""
 
     uid: UUID
+    slug: str
     name: str
     servers: list[Server]
     page: str
@@ -394,10 +402,12 @@ class _Endpoint:
 def _endpoint(request: HttpRequest, slug: str) -> _Endpoint:
     server = access.visible_servers(request.user).filter(slug=slug, archived_at=None).first()
     if server is not None:
-        return _Endpoint(server.uid, server.name, [server], reverse("servers:detail", args=[slug]), "agents")
+        return _Endpoint(server.uid, slug, server.name, [server], reverse("servers:detail", args=[slug]), "agents")
     bundle = seen(request, slug)
     servers = [row.server for row in members_of(bundle)]
-    return _Endpoint(bundle.uid, bundle.name, servers, reverse("agents:bundle", args=[slug]), "bundles")
+    return _Endpoint(
+        bundle.uid, bundle.slug, bundle.name, servers, reverse("agents:bundle", args=[bundle.slug]), "bundles"
+    )
 
 
 def _url(slug: str) -> str:

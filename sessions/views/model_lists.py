@@ -77,7 +77,7 @@ def override(request: HttpRequest, slug: str, alias: str) -> HttpResponse:
             form.add_error(None, problem.messages)
         else:
             messages.success(request, "Saved. Connected agents are notified that the list changed.")
-            return redirect("agents:model", slug)
+            return redirect("agents:model", bundle.slug)
     context = {
         "nav": "bundles",
         "bundle": bundle,

@@ -24,7 +24,7 @@ from servers.bundles.exposed import Renamed
 from servers.bundles.overrides import Override
 from servers.definitions.versions import store_listing
 from servers.enums import AgentScope, AuditAction, DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
-from servers.models import AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
+from servers.models import AgentPolicy, AgentToken, AuditEvent, Bundle, Definition, ExposedName, Server
 from servers.registration import registering
 from sessions.agents.catalog import bundle_contents
 from sessions.models import McpSession
@@ -770,3 +770,49 @@ def test_a_server_that_comes_back_has_the_alias_and_so_the_rules_that_it_had_and
         assert signed_in.post("/agents/bundles/team/edit/", edit(bundle, *members, **change)).status_code == 302
     rows = changing.current_members(bundle)
     assert [(row.alias, row.tools) for row in rows] == [("wiki", ["*"]), ("net", ["*", "!drop"])]
+
+
+# --- another bundle has the short name ---------------------------------------------------------------------------------
+def test_the_configurations_of_a_renamed_bundle_have_its_own_address(signed_in: Client, ann: Any) -> None:
+    web, other = server("web", "search"), server("other", "search")
+    bundle = make(ann, Membership(web, "web"))
+    fields = Fields(signed_in.get("/agents/use/team/").content.decode()).found
+    Bundle.objects.filter(pk=bundle.pk).update(slug="team-old")
+    make(ann, Membership(other, "other"))
+    shown = signed_in.post("/agents/use/team/", fields).content.decode()
+    assert "/mcp/team-old" in shown
+    assert "/mcp/team<" not in shown
+    assert [one.pk for one in AgentToken.objects.get().servers.all()] == [web.pk]
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("edit/", {"name": "Mine"}),
+        ("delete/", {}),
+        ("members/web/", {}),
+        ("members/web/tool/?tool=search", {"description": "Mine"}),
+        ("policy/", {"otherwise": "deny"}),
+    ],
+)
+def test_a_form_of_a_bundle_is_never_of_another_one_that_got_its_short_name(
+    signed_in: Client, ann: Any, path: str, more: dict[str, str]
+) -> None:
+    web = server("web", "search")
+    bundle = make(ann, Membership(web, "web"))
+    shown = signed_in.get(f"/agents/bundles/team/{path}").content.decode().partition("<main")[2]
+    fields = Fields(shown).found
+    assert fields["uid"] == str(bundle.uid)
+    address = f"/agents/bundles/team/{path.replace('policy/', 'policy/change/')}"
+    Bundle.objects.filter(pk=bundle.pk).update(slug="team-old")
+    other = make(ann, Membership(web, "web"))
+    before = Bundle.objects.filter(pk=other.pk).values().get(), AgentPolicy.objects.filter(bundle=other).count()
+    taken = {"slug": "team-old"} if path == "edit/" else {}
+    answer = signed_in.post(address, fields | more | taken)
+    assert answer.status_code == 302, errors(answer)
+    Bundle.objects.filter(pk=bundle.pk).update(deleted_at=timezone.now())
+    answer = signed_in.post(address, fields | more)
+    assert answer.status_code == 409
+    assert "another bundle now has its short name. Nothing was changed." in answer.content.decode()
+    after = Bundle.objects.filter(pk=other.pk).values().get(), AgentPolicy.objects.filter(bundle=other).count()
+    assert after == before
