@@ -178,9 +178,10 @@ class LegacySessions:
         uid: UUID | None = await self._shared.reader.run(
             partial(idempotency.call_of_request, entry.session.pk, identity)
         )
-        if uid is not None:
-            calls.arriving.found(exchange)
-            await calls.cancel(exchange, uid)
+        if uid is None:
+            return calls.arriving.cancel_elsewhere(exchange)
+        calls.arriving.found(exchange)
+        await calls.cancel(exchange, uid)
 
     async def _answered(
         self, entry: Entry, session: AgentSession, connection: Connection, response: Response

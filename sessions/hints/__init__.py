@@ -8,8 +8,9 @@ Topics   "audit", "servers", "server.<uid>", "call.<uid>", "log.<server uid>", "
          "bundle.<uid>", and "agent.<uid>", which is a session of an agent at its endpoint;
          a page may follow more (`live.topics`): each of those listens to a topic of this list.
          "users" is internal to web processes: a user's permissions or sign-in changed. So are "policies", what agents
-         may do changed; "agent_sessions", some agent's session ended or changed; and "lost", some process could not send
-         its hints for a while, so every listener compares everything with the database.
+         may do changed; "agent_sessions", some agent's session ended or changed; "agent_cancellations", an agent cancelled
+         a request that has no row yet; and "lost", some process could not send its hints for a while, so every
+         listener compares everything with the database.
 Hints    publish(topic, seq, kind, rows): rows carry ids, progress, and log lines that an agent requested, never a
          result. All go to one group, several together, and each web process picks those that its pages listen to.
 Wake-up  wake_worker(worker uid, verb, uid): {"v", "verb", "id", "expires", "session"}, several together, to the
@@ -33,9 +34,11 @@ INBOX, SUBSCRIPTIONS, SESSIONS = "inbox", "subscriptions", "sessions"
 SIGN_INS, OWN_SIGN_INS = "sign_ins", "own_sign_ins"
 JOBS = "jobs"
 AGENT_SESSIONS = "agent_sessions"
+AGENT_CANCELLATIONS = "agent_cancellations"
 POLICIES = "policies"
 
 __all__ = [
+    "AGENT_CANCELLATIONS",
     "AGENT_SESSIONS",
     "AUDIT",
     "GROUP",
@@ -46,6 +49,7 @@ __all__ = [
     "Listener",
     "Verb",
     "agent_follows_changed",
+    "agent_request_cancelled",
     "agent_session_changed",
     "agent_session_ended",
     "agent_stream_opened",
@@ -228,6 +232,11 @@ def agent_session_ended(session_uid: UUID | str) -> None:
 def agent_session_changed() -> None:
     """Something changed that the requests of some agent's session depend on."""
     publish(AGENT_SESSIONS, None, "session")
+
+
+def agent_request_cancelled(request: str) -> None:
+    """It has no row in which another web process would find this. `request`: see `ArrivingRequests`."""
+    publish(AGENT_CANCELLATIONS, None, "cancelled", [{"request": request}])
 
 
 def subscription_changed(subscription_uid: UUID | str, version: int, kind: str = "subscription") -> None:

@@ -4,29 +4,30 @@ A request may wait long before its call is placed, for the first list of its ser
 not placed, so it leaves no row and no audit event, as a modern request whose agent leaves before.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from servers.agents.tokens import Principal
+from sessions import hints
 from sessions.agents.call_request import CALLED
 from sessions.agents.calls.idempotency import stored_id
 from sessions.agents.exchange import Exchange
+from sessions.hints.hint_rows import first_row
 from sessions.mcp.core.jsonrpc import RequestId
 from sessions.mcp.server import posted
 from sessions.mcp.server.posted import Headers, Posted
 
-#: token, session as the agent names it, and id: known before anything is waited for
-_Key = tuple[int, str, str]
-
 
 class ArrivingRequests:
-    """Of one web process. Holds only ids of requests whose connections are open."""
+    """Of one web process. Holds only requests whose connections are open, each by a digest of its token, its session's key
+    and its id: these are known before anything is waited for, and in a hint nobody can guess them or learn the key."""
 
     def __init__(self) -> None:
-        self._requests: Counter[_Key] = Counter()
-        self._cancelled: set[_Key] = set()
+        self._requests: Counter[str] = Counter()
+        self._cancelled: set[str] = set()
 
     @contextmanager
     def known(self, principal: Principal, headers: Headers, found: Posted) -> Iterator[None]:
@@ -43,7 +44,19 @@ class ArrivingRequests:
                     self._cancelled.discard(key)
 
     def cancel(self, exchange: Exchange) -> None:
-        key = _key_of(exchange)
+        self._cancel(_key_of(exchange))
+
+    def cancel_elsewhere(self, exchange: Exchange) -> None:
+        """There is no call of this request yet, so another web process may be about to place it."""
+        if (key := _key_of(exchange)) not in self._requests:
+            hints.agent_request_cancelled(key)
+
+    def hint(self, hint: dict[str, Any] | None) -> None:
+        key = first_row(hint.get("rows")).get("request") if hint is not None else None
+        if isinstance(key, str):
+            self._cancel(key)
+
+    def _cancel(self, key: str) -> None:
         if key in self._requests:
             self._cancelled.add(key)
 
@@ -60,9 +73,10 @@ def _called(value: Any) -> RequestId | None:
     return posted.id_of(value) if isinstance(method, str) and method in CALLED else None
 
 
-def _key_of(exchange: Exchange) -> _Key:
+def _key_of(exchange: Exchange) -> str:
     return _key(exchange.entry.principal, exchange.headers, exchange.id)
 
 
-def _key(principal: Principal, headers: Headers, request_id: RequestId) -> _Key:
-    return principal.token.pk, headers.get(posted.SESSION, ""), stored_id(request_id)
+def _key(principal: Principal, headers: Headers, request_id: RequestId) -> str:
+    named = f"{principal.token.pk}\n{headers.get(posted.SESSION, '')}\n{stored_id(request_id)}"
+    return hashlib.sha256(named.encode()).hexdigest()

@@ -20,6 +20,7 @@ from django.db import InterfaceError, OperationalError
 from django.http import Http404
 
 from servers.crypto import SealError
+from sessions import hints
 from sessions.agents import visits
 from sessions.agents.answer import Answer, TooSlow
 from sessions.agents.call_request import CallRequest, call_request_of, unknown_tool
@@ -94,6 +95,7 @@ class Calls:
     def __init__(self, hub: Hub, admission: Admission, policy_check: PolicyCheck, reads: StreamReads) -> None:
         self._hub, self._admission, self._policy_check, self._reads = hub, admission, policy_check, reads
         self.arriving = ArrivingRequests()
+        hub.watch(hints.AGENT_CANCELLATIONS, self.arriving.hint)
         self._rows: BatchedReads[UUID, Call | Ended] = BatchedReads(hub.reader, _read)
         self._inherited = False
         #: one attempt for all requests that wait for it: otherwise they would queue, each for the same failing write

@@ -13,6 +13,7 @@ from servers.audit.writer import AuditUnavailable, Writer
 from servers.bundles import exposed
 from servers.enums import DefinitionKind, PolicyEffect, PolicyKind, SignsInAs
 from servers.models import AgentPolicy, AgentRule, Bundle, BundleMember
+from sessions import hints
 from sessions.agents import requests
 from sessions.models import Call, McpSession
 from tests.sessions.agents.door import LEGACY, Door, make_listed, token_of
@@ -102,10 +103,18 @@ async def test_a_member_that_starts_delays_no_call_of_another_one(ada: Any, door
             await waiting._task
 
 
-@pytest.mark.parametrize("id", [7, "x" * 300])
+@pytest.mark.parametrize(("id", "elsewhere"), [(7, False), ("x" * 300, False), (7, True)])
 async def test_a_call_that_was_cancelled_before_the_list_of_its_server_was_read_is_not_placed(
-    ada: Any, door: Door, id: Any
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch, id: Any, elsewhere: bool
 ) -> None:
+    """`elsewhere`: the cancellation comes to another web process."""
+    heard: list[dict[str, Any]] = []
+
+    def publish(topic: str, seq: int | None, kind: str, rows: Any = None, **more: Any) -> None:
+        if topic == hints.AGENT_CANCELLATIONS:
+            heard.append({"t": topic, "seq": seq, "kind": kind, "rows": rows})
+
+    monkeypatch.setattr(hints, "publish", publish)
     session = await door.thread(make_listed, "files")
     counts, session.catalog_counts = session.catalog_counts, {}
     await door.thread(session.save)
@@ -117,9 +126,14 @@ async def test_a_call_that_was_cancelled_before_the_list_of_its_server_was_read_
     another = door.legacy(token, "files", key, "tools/call", {"name": "echo", "arguments": {"text": "b"}}, id=8)
     await until(lambda: len(door.hub._watchers.get(topic, ())) == 2)
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
-    told = door.post(token, "files", cancelled, mcp_session_id=key, mcp_protocol_version=LEGACY)
+    told = (Door() if elsewhere else door).post(
+        token, "files", cancelled, mcp_session_id=key, mcp_protocol_version=LEGACY
+    )
     await told.ends()
     assert told.status == 202
+    assert len(heard) == elsewhere
+    for hint in heard:
+        door.hub._received(hint)
     session.catalog_counts = counts
     await door.thread(session.save)
     door.hint(topic)
