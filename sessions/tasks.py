@@ -188,7 +188,7 @@ def _statistics(progress: running.JobProgress) -> JobOutcome:
 
 
 def _upload(schedule: ExportSchedule, path: Path, name: str, given_up: threading.Event) -> str:
-    """Runs in its own thread, and uses no database connection once the upload begins."""
+    """Runs in its own thread, and needs the database only before the upload begins."""
     store = Store(schedule.endpoint, schedule.region, schedule.bucket, schedule.access_key, schedules.opened(schedule))
     key = f"{schedule.prefix.strip('/')}/{name}".lstrip("/")
     kind = "text/csv" if schedule.format == ExportFormat.CSV else "application/x-ndjson"

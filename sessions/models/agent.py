@@ -19,12 +19,12 @@ class AgentSession(models.Model):
     bundle = models.ForeignKey(Bundle, null=True, on_delete=models.CASCADE, related_name="agent_sessions")
     revision = models.CharField(max_length=20)
     capabilities = models.JSONField(default=dict)  # as the agent declared them
-    program = models.CharField(max_length=120, blank=True)  # as the agent names itself
+    program = models.CharField(max_length=120, blank=True)  # the agent's own name for itself
     created_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     log_level = models.CharField(max_length=10, blank=True)  # set by logging/setLevel; blank: no lines
-    streams_until = models.DateTimeField(null=True)  # while it has a GET stream, which renews this
+    streams_until = models.DateTimeField(null=True)  # set while it has a GET stream, which renews it
 
     class Meta:
         ordering = ["-id"]
@@ -62,11 +62,11 @@ class AgentCall(models.Model):
     # the answer or is still waiting
     unheard_at = models.DateTimeField(null=True)
     cancelled_at = models.DateTimeField(null=True)  # when the agent cancelled the request that started it
-    capabilities = models.JSONField(default=dict)  # what the agent answers: see sessions.agents.call_request.answerable
+    capabilities = models.JSONField(default=dict)  # what the agent answers; see sessions.agents.call_request.answerable
     log_level = models.CharField(max_length=10, blank=True)  # log lines that it wants for this call; blank: none
     asks_people = models.BooleanField(default=True)  # requests that it cannot answer wait in the inbox
     one_exchange = models.BooleanField(default=False)  # a modern server gets the agent's capabilities, not ours
-    # the call whose server required input; each is continued once
+    # the call whose server required input; each call is continued at most once
     continues = models.OneToOneField("self", null=True, on_delete=models.SET_NULL, related_name="continued_by")
 
     class Meta:
@@ -90,9 +90,9 @@ class AgentAttachment(models.Model):
     key of a later request. A row has one of the two."""
 
     session = models.ForeignKey(AgentSession, null=True, on_delete=models.CASCADE, related_name="attachments")
-    request_id = models.TextField(blank=True)  # as AgentCall has it
+    request_id = models.TextField(blank=True)  # like AgentCall.request_id
     token = models.ForeignKey(AgentToken, null=True, on_delete=models.CASCADE, related_name="attachments")
-    key = models.CharField(max_length=128, blank=True)  # as AgentCall has it
+    key = models.CharField(max_length=128, blank=True)  # like AgentCall.key
     call = models.ForeignKey(AgentCall, on_delete=models.CASCADE, related_name="attachments")
     cancelled_at = models.DateTimeField(null=True)  # when the agent cancelled this request
 

@@ -18,7 +18,7 @@ class Approval(models.Model):
     token = models.ForeignKey(AgentToken, null=True, on_delete=models.SET_NULL, related_name="approvals")
     bundle = models.ForeignKey(Bundle, null=True, on_delete=models.SET_NULL, related_name="+")  # which it came through
     shown = models.TextField(blank=True)  # the target's name in that bundle; blank: not through a bundle
-    same = models.CharField(max_length=64)  # as AgentCall.same
+    same = models.CharField(max_length=64)  # like AgentCall.same
     destructive = models.BooleanField(default=False)
     why = models.CharField(max_length=500)  # the rule that requires approval, as a sentence
     state = models.CharField(max_length=10, choices=ApprovalState, default=ApprovalState.OPEN)

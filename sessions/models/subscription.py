@@ -40,7 +40,7 @@ class Subscription(models.Model):
     last_read_at = models.DateTimeField(null=True)
     read_fault = models.CharField(max_length=40, blank=True)  # why the last read failed; "" if it succeeded
     read_detail = models.TextField(blank=True)
-    changed_at = models.DateTimeField(null=True)  # of the newest version
+    changed_at = models.DateTimeField(null=True)  # when the newest version was read
 
     class Meta:
         ordering = ["id"]
@@ -123,7 +123,7 @@ class WebhookDelivery(models.Model):
 
     uid = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="deliveries")
-    number = models.PositiveBigIntegerField()  # of the version that the message announces
+    number = models.PositiveBigIntegerField()  # the number of the version that the message announces
     state = models.CharField(max_length=10, choices=DeliveryState, default=DeliveryState.PENDING)
     attempts = models.PositiveSmallIntegerField(default=0)
     created_at = models.DateTimeField()

@@ -119,7 +119,7 @@ def session_of(server: Server) -> McpSession | None:
 
 
 def servers_with_sessions(uids: Iterable[UUID] | None = None) -> list[tuple[Server, McpSession | None]]:
-    """As users without a personal identity see them."""
+    """Servers and sessions as seen by users without a personal identity."""
     servers = Server.objects.all() if uids is None else Server.objects.filter(uid__in=list(uids))
     return [(server, session_of(server)) for server in with_session(servers)]
 
@@ -190,7 +190,7 @@ def call_row(call: Call) -> dict[str, Any]:
 
 
 def calls_by_uid(uids: Iterable[UUID]) -> list[Call]:
-    """With everything that a card shows, in one query."""
+    """Calls with everything that a card shows, in one query."""
     return statements.shown(uids)
 
 

@@ -91,7 +91,7 @@ def _html(template: str, row: ServerRow) -> SafeString:
 
 
 def row_of(server: Server, session: McpSession | None, tools: int, day: LastDay, *, picks: bool) -> ServerRow:
-    """`session`: that of the reader's identity, None before the first connection. Needs `icons.load`."""
+    """`session`: the one of the reader's identity; None before the first connection. Needs `icons.load`."""
     numbers = day.numbers
     return ServerRow(
         uid=server.uid,

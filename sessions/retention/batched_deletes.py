@@ -149,8 +149,8 @@ def _empty(ids: Sequence[int]) -> None:
 
 
 def _versions(before: datetime, rows: QuerySet[Any], most: int) -> Batch | None:
-    """With their contents. The newest version of each subscription stays, and one that was replaced after `before`: until
-    then it was the current content."""
+    """Resource versions, with their contents. Keeps the newest version of each subscription, and any that was replaced
+    after `before`: it was the current content until then."""
     next_ones = ResourceVersion.objects.filter(subscription=OuterRef("subscription"), number__gt=OuterRef("number"))
     replaced_at = Subquery(next_ones.order_by("number").values("at")[:1])
     found = list(rows.annotate(replaced_at=replaced_at).values_list("pk", "replaced_at")[:most])

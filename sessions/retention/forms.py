@@ -53,7 +53,7 @@ class LimitsForm(forms.Form):
         return [(kind, self[f"{kind.value}_days"], self[f"{kind.value}_mb"]) for kind in self.kinds]
 
     def wanted(self) -> Mapping[StoredKind, Limit]:
-        """After is_valid()."""
+        """The entered limits. Call is_valid() first."""
         return {kind: self._limit(kind) for kind in self.kinds}
 
     def _limit(self, kind: StoredKind) -> Limit:

@@ -1,6 +1,6 @@
 """The amount stored of each kind, by the hour in which it was added.
 
-Each row is read once, in the order of its key, when it is old enough that no transaction with a lower key is still open.
+Each row is read once, in key order, when it is old enough that no transaction with a lower key is still open.
 So a page and a plan cost the same for a thousand rows as for ten million.
 """
 
@@ -66,7 +66,7 @@ def _last(kind: StoredKind) -> int:
 
 
 def _enter(kind: StoredKind, rows: Sequence[tuple[int, datetime, int]], after: int) -> bool:
-    """False: another job (a run and a dry run may measure at once) entered or removed entries since `rows` were read."""
+    """False: another job (runs and dry runs may overlap) entered or removed entries since `rows` were read."""
     _one_at_a_time()
     if _last(kind) != after:
         return False
@@ -134,7 +134,7 @@ def _recount(stored: Stored, entries: QuerySet[StorageHour], content: Q | None =
 
 
 def _recounted(stored: Stored, entry: StorageHour, content: Q | None) -> bool:
-    """False: another job added rows to the entry meanwhile, or removed it."""
+    """False: another job added rows to the entry in the meantime, or removed it."""
     inside = stored.sized().filter(pk__gte=entry.first, pk__lte=entry.last).order_by()
     left = inside.aggregate(rows=Count("pk"), bytes=Sum("taken"))
     emptied = entry.emptied or (content is not None and not inside.filter(content).exists())

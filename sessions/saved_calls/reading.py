@@ -33,7 +33,7 @@ class Entry:
 
     @property
     def missing(self) -> str:
-        """Why it cannot be run as it is."""
+        """Why it cannot be run without changes; empty if it can."""
         if self.saved.arguments.erased_at is not None:
             return "Its arguments were erased"
         return "Masked values are missing" if self.saved.arguments.redacted else ""

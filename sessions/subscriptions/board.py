@@ -63,7 +63,7 @@ class BoardPage:
 
 
 def subscriptions(user: access.User, servers: QuerySet[Server]) -> QuerySet[Subscription]:
-    """Subscriptions of a person's own identity are visible to that person and to those who may see all."""
+    """Subscriptions of a person's own identity are visible to that person and to users who may see all."""
     own = Q(identity__user_id=user.pk)
     seen = access.seen_of_people(user, Q(identity__kind=IdentityKind.PERSONAL), own)
     return Subscription.objects.filter(seen, server__in=servers).select_related("server", "identity")

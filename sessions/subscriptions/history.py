@@ -37,8 +37,8 @@ class HistoryEntry:
 
 @dataclass(frozen=True)
 class History:
-    """`older`: value of ?before= for the next page. `hidden_gaps`: further gaps in this period. `stored`: how many versions
-    are stored. `trimmed`: this is the last page, and older versions are no longer stored."""
+    """`older`: value of ?before= for the next page. `hidden_gaps`: further gaps in this period. `stored`: the number of
+    stored versions. `trimmed`: this is the last page, and older versions are no longer stored."""
 
     entries: list[HistoryEntry]
     older: int | None
@@ -187,7 +187,7 @@ def session_of(subscription: Subscription) -> McpSession | None:
 
 
 def is_own_identity(user: access.User, subscription: Subscription) -> bool:
-    """Whether the user's calls use the identity of the subscription. Otherwise they would subscribe with another one."""
+    """Whether the user's calls use the subscription's identity. Otherwise they would subscribe with another one."""
     return access.identities_of(user).filter(pk=subscription.identity_id).exists()
 
 

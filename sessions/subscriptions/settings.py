@@ -72,7 +72,7 @@ class Settings:
 
 
 def host_of(url: str) -> str:
-    """What the audit log shows of a webhook: the path may be a secret."""
+    """The part of a webhook's URL that the audit log shows: the path may be a secret."""
     return urlsplit(url).hostname or ""
 
 

@@ -44,8 +44,8 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class ReadContent:
-    """A read and its reason. `began`: before its request was sent. `events`: the notifications that it covers. `contents`:
-    from `packed`."""
+    """A read and its reason. `began`: before its request was sent. `events`: number of notifications that it covers.
+    `contents`: from `packed`."""
 
     content: Content
     cause: VersionCause
@@ -56,7 +56,8 @@ class ReadContent:
 
 
 def content_of(result: Mapping[str, Any], masked: Callable[[Any], Any], dumped: Callable[[Any], str]) -> Content:
-    """`masked`: a result as it may be stored. Slow with large contents: do not call in an event loop. Raises NoContents."""
+    """`masked`: a result as it may be stored. Slow for large contents: do not call in an event loop. Raises
+    NoContents."""
     contents = result.get("contents")
     if not isinstance(contents, list) or not all(isinstance(item, dict) for item in contents):
         raise NoContents("The server's response has no contents.")
@@ -113,7 +114,7 @@ def store(lease: Lease, pk: int, found: ReadContent) -> bool:
 
 
 def _note(lease: Lease, row: Subscription, found: ReadContent, *, differs: bool) -> bool:
-    """False if another version was stored meanwhile."""
+    """False if another version was stored in the meantime."""
     fields: dict[str, Any] = {"last_read_at": found.at, "read_fault": "", "read_detail": ""}
     if differs:
         fields |= {"newest": row.newest + 1, "changed_at": found.at}

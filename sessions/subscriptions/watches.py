@@ -58,7 +58,7 @@ WATCHED: Final = Exists(
 
 
 def watched(lease: Lease) -> list[Watch]:
-    """Only reads."""
+    """The watches of a session. Only reads."""
     gap = Exists(SubscriptionGap.objects.filter(subscription=OuterRef("pk"), ended_at=None))
     columns = ("pk", "uri", "min_interval_seconds", "state", "gap", "read_fault", "last_read_at")
     return [

@@ -81,7 +81,7 @@ def refuse(request: HttpRequest, uid: UUID) -> HttpResponse:
 
 
 def _late(approval: Approval, consequence: str = "") -> str:
-    """Why an answer came too late. An approved call must not be reported as unapproved: users would run it again."""
+    """The message for a late answer. An approved call must not appear unapproved: users would run it again by hand."""
     approval.refresh_from_db(fields=["state", "ended_by"])
     if approval.state == ApprovalState.APPROVED:
         return f"Already approved by {approval.ended_by}. The call is sent once."

@@ -179,7 +179,7 @@ def go(request: WebRequest, slug: str, uid: UUID) -> HttpResponse:
 @require_safe
 @sensitive_variables()
 def callback(request: WebRequest) -> HttpResponse:
-    """Where the authorization server redirects the browser. A worker validates the parameters (`iss` first)."""
+    """The authorization server redirects the browser here. A worker validates the parameters (`iss` first)."""
     try:
         row = authorizations.answer(request.user, _browser(request), request.GET.dict())
     except authorizations.Forged:

@@ -58,7 +58,7 @@ class ElicitationForm:
 
     @property
     def unsendable(self) -> bool:
-        """An object is required, so there is no answer that can be sent."""
+        """An object is required, so no answer can be sent."""
         return any(node.kind == "object" and node.required for node in self._parts)
 
     @cached_property
@@ -135,7 +135,7 @@ class SamplingForm(forms.Form):
         return str(self.data.get("text", "")).replace("\r\n", "\n")
 
     def given(self) -> SubmittedArguments:
-        """For a valid form."""
+        """The answer to send. Requires a valid form."""
         data = self.cleaned_data
         content = data["content"] if data["as_json"] else data["text"].replace("\r\n", "\n")
         return SubmittedArguments(value={"content": content, "model": data["model"], "stopReason": data["reason"]})

@@ -1,5 +1,5 @@
-"""The Network tab of a server: the HTTP requests of the session that this user's calls use, and how a process or socket
-was started where there is no HTTP."""
+"""The Network tab of a server: the HTTP requests of the session that this user's calls use or, without HTTP, how the
+process or socket was started."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render

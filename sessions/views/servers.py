@@ -45,7 +45,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def states(request: HttpRequest) -> HttpResponse:
-    """The states of the rows in an open list."""
+    """The states of the changed rows in an open list."""
     found = server_list.states(request.user, uuids(request.GET.getlist("server")))
     return render(request, "servers/_states.html", {"states": found})
 

@@ -118,7 +118,7 @@ def delete(request: WebRequest, uid: UUID) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def settings(request: WebRequest, uid: UUID) -> HttpResponse:
-    """Two forms; `_section` says which one was sent. A new signing secret is shown in this response and never again."""
+    """Two forms; `_section` says which one was sent. A new signing secret is shown only in this response."""
     subscription = subscription_for(request, uid)
     access.require(request.user, "manage_subscription", subscription.server)
     section = request.POST.get("_section", "") if request.method == "POST" else ""

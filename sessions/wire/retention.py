@@ -13,7 +13,7 @@ from sessions.models import McpSession, WireMessage
 
 #: rows that the writer removes at once, while a call waits
 BATCH = 1_000
-#: sessions of a server whose oldest rows are compared at once
+#: number of a server's sessions whose oldest rows are compared at the same time
 _COMPARED = 8
 _STEPS = 64
 

@@ -151,8 +151,8 @@ def _variable(name: str) -> str:
 
 
 def _unmasked(text: str, variable: str) -> str:
-    """For a shell, with the variable in place of each mask. What a server chose, like the id of a session, is text: a
-    `${NAME}` in it would send that variable to the server."""
+    """Quoted for a shell, with the variable in place of each mask. A value that a server chose, like a session id, is
+    literal text: a `${NAME}` in it would otherwise send that variable to the server."""
     parts = _MASK.split(_printable(text))
     return f'"${{{variable}}}"'.join(shlex.quote(part) if part or len(parts) == 1 else "" for part in parts)
 

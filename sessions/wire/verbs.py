@@ -68,7 +68,7 @@ def sent_in(details: WireDetails) -> WireMessage | None:
 
 
 def whole(message: WireMessage) -> str:
-    """The message as JSON on one line; empty if it was cut."""
+    """The message as JSON on one line; empty if it was cut or cannot be read."""
     if message.cut:
         return ""
     try:

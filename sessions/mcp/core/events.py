@@ -86,8 +86,8 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class FollowingLost:
-    """The server sends no notifications for now. `retried`: the client subscribes again on its own. `final`: another request
-    in this session changes nothing."""
+    """The server sends no notifications for now. `retried`: the client subscribes again on its own. `final`: another
+    request in this session would change nothing."""
 
     reason: str
     retried: bool = True

@@ -1,6 +1,6 @@
 """Requests that a server may make of the client, and the shape of valid answers. Decisions only, no I/O.
 
-A legacy server sends its own requests. A modern server answers a call with `inputRequests`. Both become an InputRequest.
+A legacy server sends its own requests; a modern server answers a call with `inputRequests`. Both become InputRequests.
 Source: 2025-11-25 *Client / Elicitation, Sampling, Roots*; 2026-07-28 *Multi Round-Trip Requests*.
 """
 

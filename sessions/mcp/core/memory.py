@@ -37,7 +37,7 @@ class Remembered:
         return 0.0 <= now - self.decided_at < LIFETIME
 
     def wire(self) -> dict[str, Any]:
-        """As JSON; `recalled` reads it."""
+        """The JSON form that `recalled` reads."""
         return {**asdict(self), "era": str(self.era)}
 
 

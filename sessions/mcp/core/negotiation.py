@@ -1,6 +1,6 @@
 """Judges a server's era by its answer to the probe `server/discover`, and its revision by its answer to `initialize`.
 
-Source: 2026-07-28 *Lifecycle / Backwards compatibility*; behaviour of real servers.
+Source: 2026-07-28 *Lifecycle / Backwards compatibility*; behavior of real servers.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Reads the body of an HTTP refusal: the server's own words, and what they ask for.
 
-Bodies of refusals follow no standard. This module recognises the guards of common SDKs and gateways by their wording.
+Bodies of refusals follow no standard. This module recognizes the guards of common SDKs and gateways by their wording.
 Anything else is shown without interpretation.
 """
 
@@ -71,7 +71,7 @@ def words_in(body: bytes, media: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """Within SHOWN_BYTES."""
+    """The text on one line, within SHOWN_BYTES."""
     return _cut(" ".join(text.split()))
 
 
@@ -135,7 +135,7 @@ def _says_nothing(value: Any) -> bool:
 
 
 def _cut(text: str) -> str:
-    """At most SHOWN_BYTES. Later redaction recognises only whole secrets, so the cut must not split one."""
+    """At most SHOWN_BYTES of the text. Later redaction recognizes only whole secrets, so the cut must not split one."""
     data = text.encode("utf-8", "replace")
     if len(data) <= SHOWN_BYTES:
         return data.decode()

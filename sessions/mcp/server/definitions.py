@@ -1,5 +1,5 @@
-"""Definitions as clients accept them. The official clients read a list as one value: a single definition of another shape
-costs them the whole list.
+"""Definitions as clients accept them. The official clients read a list as one value: a single malformed definition
+makes them reject the whole list.
 
 Source: the schema of each revision; `types.ts` of the TypeScript SDK and `types.py` of the Python SDK.
 """

@@ -62,8 +62,8 @@ def _is_literal(host: str) -> bool:
 
 
 async def connected_socket(url: httpx.URL, policy: OutboundPolicy, timeout: float) -> socket.socket:
-    """A socket connected to the first address that accepts within `timeout` seconds; the caller closes it. An address that
-    is slow to answer does not keep the next one from being tried (RFC 8305)."""
+    """A socket connected to the first address that accepts within `timeout` seconds; the caller closes it. A slow
+    address does not keep the next one from being tried (RFC 8305)."""
     name, untried = wire_host(url), await _infos(url, policy, timeout)
     last: McpError = TransportError(Fault.DNS_FAILED, "The name has no address.", may_have_run=False)
     attempts: dict[asyncio.Task[socket.socket], str] = {}

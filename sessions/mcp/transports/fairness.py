@@ -1,4 +1,4 @@
-"""Keeps one session from monopolising the event loop that many sessions share."""
+"""Keeps one session from monopolizing the event loop that many sessions share."""
 
 from collections.abc import Callable
 from typing import Final

@@ -31,7 +31,7 @@ class Inflater:
         self._taken += len(chunk)
         while chunk:
             if self._engine.eof:
-                # The engine would keep it all. A further member is legal in gzip, but we did not even ask for the first.
+                # The engine would keep it all. Another member is legal in gzip, but we did not even ask for the first.
                 raise ProtocolError(Fault.NOT_MCP, "The compressed response contains data after its end.")
             try:
                 piece = self._engine.decompress(chunk, _PIECE)

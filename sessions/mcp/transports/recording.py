@@ -18,7 +18,7 @@ class Exchange(Protocol):
         """The head of the answer arrived."""
 
     def failed(self, fault: str, detail: str) -> None:
-        """There is no answer, or it broke off."""
+        """There is no answer, or it was cut off."""
 
     def read(self, size: int) -> None:
         """This many more bytes of the answer's body arrived."""

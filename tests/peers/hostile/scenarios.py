@@ -49,7 +49,7 @@ def _list(row: str, name: str, limited_by: str, **more: object) -> Scene:
 
 SCENES: Final = (
     _call("O1", "giant-message", EVERY, "message_limit", ends=(HTTP_SSE, WEBSOCKET), big=True),
-    _call("O1", "giant-anonymous", EVERY, "message_limit", ends=DUPLEX, big=True),
+    _call("O1", "giant-anonymous", EVERY, "message_limit", ends=(HTTP_SSE, WEBSOCKET), big=True),
     _call("O1", "many-values", EVERY, "value_limit", big=True),
     _call("O1", "giant-batch", EVERY, "value_limit", ends=DUPLEX),
     _call("O1", "endless-line", (STDIO,), "line_limit", ends=(STDIO,), big=True),

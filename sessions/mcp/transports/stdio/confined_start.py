@@ -48,8 +48,8 @@ async def by_keeper(
 async def start(
     factory: Callable[[], asyncio.SubprocessProtocol], launch: Launch, job: Mapping[str, Any]
 ) -> tuple[asyncio.SubprocessTransport, int]:
-    """The transport of the child and the listener of its `connect` calls. LaunchError names the step that failed; OSError
-    if even the first program cannot be started."""
+    """The transport of the child and the listener for its `connect` calls. LaunchError names the step that failed;
+    OSError if even the first program cannot be started."""
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
     inside, outside = os.pipe()

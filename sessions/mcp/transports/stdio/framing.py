@@ -1,6 +1,6 @@
 """Splits bytes into lines with a size cap. Only LF separates, because a message's strings may hold other separators.
 
-A cut through a word drops the whole word, because a later search for secrets would not recognise half of one.
+A cut through a word drops the whole word, because a later search for secrets would not recognize half of one.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ _HEAD, _TAIL = 512, 256
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A line over the cap: reported when it exceeds the cap, with its beginning, and again at its end, with its last bytes
-    too. What is between them is skipped as it arrives."""
+    """A line over the cap: reported when it exceeds the cap, with its beginning, and again at its end, with its last
+    bytes as well. Everything in between is skipped as it arrives."""
 
     head: bytes
     tail: bytes | None = None

@@ -1,4 +1,4 @@
-"""Recognises in a server's own messages that a file was missing or refused because of its confinement.
+"""Recognizes from a server's own messages that a file was missing or refused because of its confinement.
 
 Kernels do not report Landlock's refusals to an unprivileged program, and a file outside the view simply does not exist
 there. But programs say which file is missing, and this process can see whether it exists.

@@ -76,7 +76,7 @@ class Listener:
             except ProtocolError as exc:
                 self._broken(exc)
             except McpError:
-                pass  # counted as a failure below; calls will reveal a real fault of the server
+                pass  # counted as a failure below; calls will reveal any real server fault
             finally:
                 self._answered.set()
             lasted = cursor.moved or loop.time() - began >= STEADY
