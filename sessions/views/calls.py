@@ -55,8 +55,8 @@ _PDF_POLICY = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline';
 @require_POST
 def place(request: WebRequest, slug: str) -> HttpResponse:
     """The same call as through the socket. If it is refused, the form is shown again with the errors at their
-    fields."""
-    server = access.server_for(request.user, slug)
+    fields. `?uid=`: of the server that the page was opened for."""
+    server = access.server_of_form(request.user, slug, request.GET.get("uid", ""), "view")
     tool = request.GET.get("tool", "")
     fields = {name: [str(value) for value in values] for name, values in request.POST.lists()}
     given = SubmittedArguments(

@@ -72,8 +72,8 @@ def _tool_context(request: WebRequest, server: Server, definition: Definition) -
 @require_POST
 def tool_form(request: HttpRequest, slug: str) -> HttpResponse:
     """The form again after a structural edit, a mode switch or a refused call, from a draft that the browser stored, or
-    empty. Nothing is run here."""
-    server = access.server_for(request.user, slug)
+    empty. Nothing is run here. `?uid=`: the server that the page was opened for."""
+    server = access.server_of_form(request.user, slug, request.GET.get("uid", ""), "view")
     posted = "_clear" not in request.POST
     form = ToolForm(_tool(server, request.GET.get("tool", "")), request.POST, posted=posted)
     context = {"server": server, "form": form, "permissions": access.permissions(request.user)}

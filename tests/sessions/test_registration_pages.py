@@ -14,7 +14,7 @@ from servers.enums import AuditAction, DefinitionKind
 from servers.models import AuditEvent, Server, ServerDraft
 from servers.registration import registering
 from sessions.host.tick import waiting_drafts
-from sessions.models import McpSession
+from sessions.models import Call, McpSession
 from tests.servers.cast import CANARY, header, over_http
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
@@ -259,6 +259,18 @@ def _state() -> Any:
     return list(Server.objects.values()), list(McpSession.objects.values()), AuditEvent.objects.count()
 
 
+@pytest.mark.parametrize("path", ["call/", "tools/form/"])
+def test_the_form_of_a_tool_is_never_of_another_server_that_got_the_short_name(client: Client, path: str) -> None:
+    server = _with_changed_tool("orders")
+    uid = server.uid
+    assert f"/servers/orders/{path}?tool=find&amp;uid={uid}" in client.get("/servers/orders/tools/").content.decode()
+    server.delete()
+    _with_changed_tool("orders")
+    answer = client.post(f"/servers/orders/{path}?tool=find&uid={uid}", {"arg:/q": "x", "_mode": "form"})
+    assert (answer.status_code, "Nothing was changed." in answer.content.decode()) == (409, True)
+    assert not Call.objects.exists()
+
+
 @pytest.mark.parametrize("tab", ["tools/", "info/", "logs/", "agents/", "clone/", "package/", "resources/", "prompts/"])
 def test_each_form_of_a_page_names_the_server_that_it_is_of(tab: str) -> None:
     client, server = Client(), _with_changed_tool("orders")
@@ -269,7 +281,7 @@ def test_each_form_of_a_page_names_the_server_that_it_is_of(tab: str) -> None:
         for one in written.split("<form")[1:]
         if ('action="/servers/orders/' in one or "action" not in one.partition(">")[0])
         and 'method="post"' in one.partition(">")[0]
-        and "data-tool-form" not in one.partition(">")[0]  # its script sends the uid
         and f'name="uid" value="{server.uid}"' not in one.partition("</form>")[0]
+        and f"uid={server.uid}" not in one.partition(">")[0]
     ]
     assert unnamed == []
