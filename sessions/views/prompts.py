@@ -75,8 +75,8 @@ def _suggests(request: WebRequest, session: McpSession | None, definition: Defin
 @require_POST
 def get(request: WebRequest, slug: str) -> HttpResponse:
     """The same call as through the socket. If it is refused, the form is shown again with the errors next to
-    their fields."""
-    server = access.server_for(request.user, slug)
+    their fields. `?uid=`: the server that the page was opened for."""
+    server = access.server_of_form(request.user, slug, request.GET.get("uid", ""), "view")
     name = request.GET.get("prompt", "")
     given = SubmittedArguments(form={field: [str(value) for value in values] for field, values in request.POST.lists()})
     try:

@@ -161,8 +161,9 @@ def _subscribe_button(request: HttpRequest, server: Server, uri: str) -> str:
 
 @require_POST
 def read(request: HttpRequest, slug: str) -> HttpResponse:
-    """The same call as through the socket. If it is refused, the response redirects back with the reason."""
-    server = access.server_for(request.user, slug)
+    """The same call as through the socket. If it is refused, the response redirects back with the reason.
+    `?uid=`: of the server that the page was opened for."""
+    server = access.server_of_form(request.user, slug, request.GET.get("uid", ""), "view")
     permissions.require(request.user, Actor.of(request), "call_tool", server)
     template, values = request.POST.get("template", ""), typed(request.POST)
     form = template_form(template, values, checked=True) if template else None

@@ -236,6 +236,8 @@ ACTS = {
     "agents/rules/": {"effect": "deny", "kind": "tool", "pattern": "echo"},
     "agents/change/": {"otherwise": "ask", "own_approval": "never"},
     "package/check/": {},
+    "prompts/get/?prompt=greet": {},
+    "resources/read/": {"uri": "note://one"},
 }
 
 
@@ -248,11 +250,16 @@ def test_no_button_acts_on_another_server_that_got_the_short_name(path: str, giv
     other = make_session("orders")
     type(other).objects.update(desired="open")
     before = _state()
-    answer = client.post(f"/servers/orders/{path}", given | {"uid": gone})
+    answer = client.post(_with_uid(path, gone), given | {"uid": gone})
     assert (answer.status_code, "Nothing was changed." in answer.content.decode()) == (409, True)
     assert _state() == before
-    quiet = client.post(f"/servers/orders/{path}", given | {"uid": gone}, headers={"HX-Request": "true"})
+    quiet = client.post(_with_uid(path, gone), given | {"uid": gone}, headers={"HX-Request": "true"})
     assert (quiet.status_code, quiet.headers["Content-Type"]) == (409, "text/plain")
+
+
+def _with_uid(path: str, uid: str) -> str:
+    """Forms that become arguments of a call have it in their address."""
+    return f"/servers/orders/{path}{'&' if '?' in path else '?'}uid={uid}"
 
 
 def _state() -> Any:
