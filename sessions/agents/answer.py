@@ -1,5 +1,7 @@
 """Writing one HTTP response: JSON, or an event stream that is opened only when needed."""
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -8,9 +10,13 @@ from sessions.mcp.server import streams
 from sessions.mcp.server.refusals import Refusal
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-#: bytes that a reader has not received yet: above the first, progress is dropped; above the second, it is disconnected
+#: bytes that a reader has not received yet: above the first, progress is dropped; above the second, responses wait, and
+#: a reader that is sent anything else is disconnected
 BUFFER_BYTES: Final = 1024 * 1024
 MOST_BYTES: Final = 4 * 1024 * 1024
+#: a reader that takes nothing of that much for this long is disconnected
+STUCK_SECONDS: Final = 30.0
+_LOOK_AGAIN_SECONDS: Final = 0.05
 _ALWAYS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -33,6 +39,8 @@ class Answer:
         self.headers: dict[str, str] = {"X-Request-ID": request_id}
         self.streaming = False
         self._send, self._backlog = send, backlog
+        #: the backlog when it was last looked at, and since when nothing of it was taken
+        self._left, self._since = 0, 0.0
 
     @property
     def begun(self) -> bool:
@@ -57,11 +65,30 @@ class Answer:
             raise TooSlow
         await self._write(streams.event(message, identity))
 
+    async def response(self, message: bytes) -> None:
+        """As an event, which waits while the agent still reads what was written before: the responses of a batch can be
+        long. With an id: a client that resumes a stream after an error, as some do, must not be told it again. Raises
+        TooSlow."""
+        await self.open()
+        while self._is_full():  # noqa: ASYNC110 - ASGI has no signal for a drained socket
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        await self._write(streams.event(message, self.name + streams.RESPONDED if self.name else ""))
+
     async def keep_alive(self) -> None:
+        """Raises TooSlow."""
         if self.streaming:
-            if self._backlog() > MOST_BYTES:
-                raise TooSlow
+            self._is_full()
             await self._write(streams.COMMENT)
+
+    def _is_full(self) -> bool:
+        """Raises TooSlow for an agent that does not read at all."""
+        left, now = self._backlog(), time.monotonic()
+        if left < self._left or self._left <= MOST_BYTES:
+            self._since = now
+        self._left = left
+        if left > MOST_BYTES and now - self._since > STUCK_SECONDS:
+            raise TooSlow
+        return left > MOST_BYTES
 
     async def end(self, last: bytes = b"") -> None:
         await self._send({"type": "http.response.body", "body": last, "more_body": False})
@@ -94,8 +121,7 @@ class Answer:
             await self.json(refusal.body, refusal.status, refusal.headers)
 
     async def _last(self, message: bytes) -> None:
-        """Send it with an id: a client that resumes a stream after an error, as some do, must not receive it again."""
-        await self.event(message, self.name + streams.RESPONDED if self.name else "")
+        await self.response(message)
         await self.end()
 
     async def _start(self, status: int, headers: Mapping[str, str]) -> None:

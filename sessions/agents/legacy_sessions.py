@@ -98,7 +98,7 @@ class LegacySessions:
             except Refusal as refusal:
                 body = refusal.body
             if stream is not None and body is not None:
-                await stream.event(body)
+                await stream.response(body)
             return body
 
         # The first was counted when the batch arrived.

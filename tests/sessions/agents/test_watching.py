@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from servers.audit.record import Actor
 from servers.bundles import changing
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AgentToken, AuditEvent
+from sessions.agents import answer as answer_module
+from sessions.agents.answer import Answer, TooSlow
 from sessions.calls import placing
 from sessions.enums import CallState
 from sessions.models import AgentCall, AgentFollow, AgentSession, Call
@@ -265,6 +268,35 @@ async def test_a_cancellation_that_comes_while_the_call_is_placed_cancels_it(
     assert (await door.thread(AgentCall.objects.get)).cancelled_at is not None
     cancels = AuditEvent.objects.filter(action=AuditAction.CALL_CANCEL, outcome=AuditOutcome.OK)
     assert await door.thread(cancels.count) == 1
+
+
+async def test_a_long_response_of_a_batch_waits_while_the_agent_reads_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backlog, now, written = 0, 0.0, list[bytes]()
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal backlog
+        backlog += len(message.get("body", b""))
+        written.append(message.get("body", b"")[:40])
+
+    monkeypatch.setattr(answer_module, "time", SimpleNamespace(monotonic=lambda: now))
+    answer = Answer(send, "text/event-stream", lambda: backlog, "request-0001")
+    bodies = [letter * (answer_module.MOST_BYTES + 1) for letter in (b"a", b"b")]
+    responses = [asyncio.create_task(answer.response(body)) for body in bodies]
+    for _ in range(4):  # it reads, if slowly
+        await asyncio.sleep(0.1)
+        backlog -= 1
+        await answer.keep_alive()
+        now += answer_module.STUCK_SECONDS - 1
+    assert [task.done() for task in responses] == [True, False]
+    backlog = 0
+    await asyncio.gather(*responses)
+    assert [b"bbb" in one for one in written if one.startswith(b"event")] == [False, True]
+    await answer.keep_alive()
+    now += answer_module.STUCK_SECONDS + 1
+    with pytest.raises(TooSlow):  # it reads no more
+        await answer.response(b"c")
 
 
 async def test_nothing_is_placed_for_a_modern_agent_that_left_before(door: Door, token: str, session: Any) -> None:
