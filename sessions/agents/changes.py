@@ -10,10 +10,13 @@ import uuid
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+import structlog
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from servers.agents.tokens import Principal
@@ -25,7 +28,7 @@ from sessions.agents.connection import Connection
 from sessions.agents.endpoints import BundleEndpoint, Entry
 from sessions.agents.policy import policy_check
 from sessions.agents.policy.admission import Admission
-from sessions.agents.stream_reads import CHECK_SECONDS, StreamReads, next_check
+from sessions.agents.stream_reads import AWAY_SECONDS, CHECK_SECONDS, StreamReads, next_check
 from sessions.hints.hint_rows import first_row
 from sessions.live.hub import Hub
 from sessions.mcp.core import jsonrpc, methods
@@ -43,6 +46,8 @@ RECHECK_SECONDS: Final = 60.0
 MOST_VISITS: Final = 64
 _TOLD: Final = {word: f"notifications/{word}/list_changed" for word in ("tools", "resources", "prompts")}
 Params = dict[str, Any]
+_AWAY: Final = (OperationalError, InterfaceError)
+log = structlog.get_logger(__name__)
 
 
 class Changes:
@@ -77,6 +82,9 @@ class Changes:
         self._lists_told = float("-inf")
         self._recheck_at = float("inf")
         self._rechecked = time.monotonic()
+        #: of the access token that opened it; the grant may go on
+        self._until: datetime | None = None
+        self._check_at = self._renewed = float("-inf")
         self._members_read = float("-inf")
         self._notified_at: dict[UUID, float] = {}
         #: elicitation ids, with the calls in which the server asked for the visits
@@ -207,34 +215,65 @@ class Changes:
 
     # --- the stream ----------------------------------------------------------------------------------------------
     async def run(self, answer: Answer) -> None:
-        """Runs until the agent leaves, its session or token ends, or another stream takes over."""
-        until = self._entry.principal.until  # of the access token that opened it; the grant may go on
-        beat = renewed = time.monotonic()
-        check_at = next_check(beat)
-        while not self._connection.closed and not self._replaced and not self._admission.draining:
+        """Runs until the agent leaves, its session or token ends, or another stream takes over. While the database is
+        away it stays open: all streams would come back at once. What could not be read stays dirty."""
+        self._until = self._entry.principal.until
+        beat = self._renewed = time.monotonic()
+        self._check_at, pause = next_check(beat), AWAY_SECONDS[0]
+        while not self._ends:
             now = time.monotonic()
             if now - beat >= KEEP_ALIVE_SECONDS:
                 beat = now
                 await answer.keep_alive()
-            members_due = self._members_dirty and now >= self._members_read + MEMBERS_SECONDS
-            if self._permissions_dirty or members_due or now >= self._recheck_at:
-                self._permissions_dirty = self._members_dirty = False
-                self._recheck_at, self._rechecked, self._members_read = float("inf"), now, now
+            try:
+                if not await self._notify(answer, now):
+                    return
+            except _AWAY as problem:
+                if pause == AWAY_SECONDS[0]:
+                    log.warning("agents.stream_not_read", problem=str(problem))
+                await self._pause(pause)
+                pause = min(2 * pause, AWAY_SECONDS[1])
+                continue
+            pause = AWAY_SECONDS[0]
+            await self._wait(min(beat + KEEP_ALIVE_SECONDS, self._check_at))
+
+    @property
+    def _ends(self) -> bool:
+        return self._connection.closed or self._replaced or self._admission.draining
+
+    async def _notify(self, answer: Answer, now: float) -> bool:
+        """Tell the agent what has changed. False if it may hear no more."""
+        members_due = self._members_dirty and now >= self._members_read + MEMBERS_SECONDS
+        if self._permissions_dirty or members_due or now >= self._recheck_at:
+            self._permissions_dirty = self._members_dirty = False
+            self._recheck_at, self._rechecked, self._members_read = float("inf"), now, now
+            before = self._entry
+            try:
                 if not await self._still_valid():
-                    return
-            if now >= check_at:
-                check_at = next_check(now)
-                if until is not None and until <= timezone.now():
-                    return
-                if not await self._reads.tokens.get(self._entry.principal.token.pk):
-                    return
-            if (self._followed or self._stands) and now - renewed >= follows.RENEW_SECONDS:
-                renewed = now
-                await self._hub.reader.work(self._renew)
-            await self._notify_lists(answer, now)
-            await self._notify_updates(answer, now)
-            await self._notify_visits(answer)
-            await self._wait(min(beat + KEEP_ALIVE_SECONDS, check_at))
+                    return False
+            except _AWAY:  # compared with the same again
+                self._entry, self._permissions_dirty = before, True
+                raise
+        if now >= self._check_at:
+            if self._until is not None and self._until <= timezone.now():
+                return False
+            if not await self._reads.tokens.get(self._entry.principal.token.pk):
+                return False
+            self._check_at = next_check(now)
+        if (self._followed or self._stands) and now - self._renewed >= follows.RENEW_SECONDS:
+            await self._hub.reader.work(self._renew)
+            self._renewed = now
+        await self._notify_lists(answer, now)
+        await self._notify_updates(answer, now)
+        await self._notify_visits(answer)
+        return True
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._ends:  # hints wake it too
+                    self._wake.clear()
+                    await self._wake.wait()
 
     def _renew(self) -> None:
         if self._stands and self._entry.session is not None:
@@ -245,10 +284,11 @@ class Changes:
     async def close(self) -> None:
         for stop in (*self._stops, *self._unfollow.values()):
             stop()
-        if self._stands and not self._replaced and self._entry.session is not None:
-            await self._hub.reader.work(partial(follows.stands_no_more, self._entry.session))
-        if self._entry.session is None and self._followed:
-            await self._hub.reader.work(partial(follows.forget_stream, self.stream))
+        with suppress(*_AWAY):  # then the rows are too old soon
+            if self._stands and not self._replaced and self._entry.session is not None:
+                await self._hub.reader.work(partial(follows.stands_no_more, self._entry.session))
+            if self._entry.session is None and self._followed:
+                await self._hub.reader.work(partial(follows.forget_stream, self.stream))
 
     async def _wait(self, until: float) -> None:
         times = [until]
@@ -304,7 +344,11 @@ class Changes:
         if not self._lists_dirty or now - self._lists_told < LISTS_SECONDS:
             return
         self._lists_dirty = False
-        found = await self._hub.reader.run(partial(lists.fingerprints, self._entry))
+        try:
+            found = await self._hub.reader.run(partial(lists.fingerprints, self._entry))
+        except _AWAY:
+            self._lists_dirty = True
+            raise
         different = {word for word in _TOLD if found[word] != self._fingerprints.get(word)}
         changed = [word for word in _TOLD if word in self._granted and word in different | self._announced]
         self._fingerprints, self._announced = found, set()
@@ -315,9 +359,10 @@ class Changes:
     async def _notify_visits(self, answer: Answer) -> None:
         if not self._visits or self._entry.session is None:
             return
-        ended, self._visits = self._visits, []
+        ended = self._visits
         calls = {call for _, call in ended}
         mine = await self._hub.reader.run(partial(visits.calls_of_session, self._entry.session.pk, calls))
+        self._visits = self._visits[len(ended) :]  # without those that came meanwhile
         for identity, call in ended:
             if call in mine:
                 await answer.event(visits.completed(identity))
@@ -327,10 +372,14 @@ class Changes:
         if not due:
             return
         self._follows_dirty -= set(due)
-        newest = await self._events_of(due)
-        known = policy_check.remembered_by_server(self._entry)
-        if known is None:
-            known = await self._hub.reader.run(partial(policy_check.policies_by_server, self._entry))
+        try:
+            newest = await self._events_of(due)
+            known = policy_check.remembered_by_server(self._entry)
+            if known is None:
+                known = await self._hub.reader.run(partial(policy_check.policies_by_server, self._entry))
+        except _AWAY:
+            self._follows_dirty |= set(due)
+            raise
         for subscription, found in follows.allowed(known, self._followed, newest).items():
             before = self._followed[subscription]
             if found.changed_since(before):

@@ -10,6 +10,8 @@ from sessions.live.reader import BatchedReads, Reader
 
 #: how soon a revoked token ends its streams, even without a hint. All streams in a process check at the same time
 CHECK_SECONDS: Final = 5.0
+#: between two reads while the database is away: twice as long each time, up to the second
+AWAY_SECONDS: Final = (0.1, 2.0)
 
 
 def next_check(now: float) -> float:

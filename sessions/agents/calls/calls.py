@@ -34,7 +34,7 @@ from sessions.agents.exchange import Exchange, unavailable
 from sessions.agents.policy.admission import Admission, no_longer_valid, too_many
 from sessions.agents.policy.counting import Counted
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
-from sessions.agents.stream_reads import StreamReads, next_check
+from sessions.agents.stream_reads import AWAY_SECONDS, StreamReads, next_check
 from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing, statements
 from sessions.calls.arguments import NotListed, Rejected, SubmittedArguments
@@ -68,8 +68,6 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 #: a modern stream opens late: until then an error of the server may still become an HTTP status
 OPEN_SECONDS: Final = 5.0
 PROGRESS_SECONDS: Final = 0.1
-#: between two reads while the database is away: twice as long each time, up to the second
-AWAY_SECONDS: Final = (0.1, 2.0)
 _MOST_WAITING: Final = 64
 log = structlog.get_logger(__name__)
 

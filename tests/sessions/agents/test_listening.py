@@ -9,17 +9,30 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from servers.agents import tokens
 from servers.agents.addresses import address_of
 from servers.agents.tokens import principal_of
 from servers.enums import AuditAction, OAuthClientKind, PolicyEffect, PolicyKind
-from servers.models import AgentPolicy, AgentRule, AgentToken, AuditEvent, OAuthClient, OAuthToken, Server
-from sessions.agents import changes, stream_reads
+from servers.models import (
+    AgentPolicy,
+    AgentRule,
+    AgentToken,
+    AuditEvent,
+    Definition,
+    OAuthClient,
+    OAuthToken,
+    Server,
+)
+from sessions import hints
+from sessions.agents import changes, follows, stream_reads
 from sessions.agents.policy import counting, policy_check
+from sessions.models import AgentFollow, AgentSession, Subscription
 from tests.servers.conftest import person
 from tests.sessions.agents.door import LEGACY, Asked, Door, make_listed, token_of
+from tests.sessions.subscriptions.rows import make_subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -200,3 +213,74 @@ async def test_following_what_a_rule_denies_is_recorded(ada: Any, door: Door) ->
     assert (event.subject, event.actor_name, event.way) == ("x://1", "ada", "agent")
     listening.leaves()
     await listening.ends()
+
+
+@pytest.mark.parametrize("lost", ["list", "policy", "update", "visit"])
+async def test_a_stream_stays_open_while_the_database_is_away_and_then_tells_what_changed_meanwhile(
+    ada: Any, door: Door, lost: str
+) -> None:
+    session = await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    key = await door.session(token, "files", elicitation={"url": {}})
+    asked = door.legacy(token, "files", key, "tools/call", {"name": "echo", "arguments": {}})
+    call = await door.viewed()
+    asked.leaves()
+    await asked.ends()
+    followed = await door.thread(make_subscription, session, "note://one")
+
+    def changes_now() -> None:
+        row = Definition.objects.get()
+        row.pk, row.key, row.position = None, "another", 1
+        row.save()
+        Subscription.objects.update(event_count=1)
+
+    def follow() -> None:
+        mine = AgentSession.objects.get(key=key)
+        AgentFollow.objects.create(session=mine, subscription=followed, uri=followed.uri, renewed_at=timezone.now())
+
+    await door.thread(follow)
+    stream = door.get(token, "files", key)
+    async with asyncio.timeout(30):
+        while not stream.sent:  # noqa: ASYNC110 - it comes when the application has it
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)  # it has looked at what it follows
+    await door.thread(changes_now)
+    door.database.problem = OperationalError("the database system is shutting down")
+    server = f"server.{session.server.uid}"
+    topic, told = {
+        "list": (server, b"tools/list_changed"),
+        "policy": (hints.POLICIES, b"tools/list_changed"),
+        "update": (f"subscription.{followed.uid}", b"note://one"),
+        "visit": (server, b"order-7"),
+    }[lost]
+    rows = [{"elicitation": "order-7", "call": str(call)}]
+    door.hub._received({"t": topic, "seq": None, "kind": "visit" if lost == "visit" else "changed", "rows": rows})
+    await asyncio.wait_for(door.database.refused.wait(), 30)
+    await asyncio.sleep(0.3)
+    assert stream.open
+    door.database.problem = None
+    async with asyncio.timeout(30):
+        while told not in stream.sent and stream.open:  # noqa: ASYNC110 - it comes when the application has it
+            await asyncio.sleep(0.01)
+    assert stream.open
+    assert b"error" not in stream.sent
+    stream.leaves()
+    await stream.ends()
+
+
+async def test_a_stream_whose_agent_leaves_while_the_database_is_away_ends_without_an_error(
+    ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any) -> None:
+        raise OperationalError("the database system is shutting down")
+
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    stream = door.get(token, "files", await door.session(token, "files"))
+    async with asyncio.timeout(30):
+        while not stream.sent:  # noqa: ASYNC110 - it comes when the application has it
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(follows, "stands_no_more", refuse)
+    stream.leaves()
+    await stream.ends()
+    assert b"error" not in stream.sent
