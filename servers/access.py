@@ -76,6 +76,12 @@ class Replaced(Exception):
         self.server = server
 
 
+#: of a page that was opened for an endpoint of agents
+ANOTHER_ENDPOINT = (
+    "The server or bundle that this page was opened for was deleted or renamed, and another one now has its short name."
+)
+
+
 class BundleReplaced(Exception):
     """The same of a bundle."""
 

@@ -34,7 +34,7 @@ from servers.schemas import jsontext
 from servers.single_use_forms import ALREADY_USED, use_form
 
 _MAY_NOT_CALL = "You don't have permission to call tools, so no client can act as you. Ask an administrator for access."
-_ANOTHER = "The server or bundle that this page was opened for was deleted or renamed, and another one now has its short name. Nothing was allowed. Check the name above before you allow access."
+_ANOTHER = f"{access.ANOTHER_ENDPOINT} Nothing was allowed. Check the name above before you allow access."
 _NO_DOCUMENTS = "mcpadmin does not currently accept client metadata documents. Ask an administrator to allow them, or to add this client."
 _READING = (DocumentState.REQUESTED, DocumentState.READING)
 

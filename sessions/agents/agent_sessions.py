@@ -75,7 +75,7 @@ def set_log_level(session: AgentSession, level: str) -> None:
 
 
 def calls_of(session_pk: int) -> QuerySet[AgentCall]:
-    """What requests of this session started, or joined: such a call was started in another session of the same token."""
+    """The calls that this session started, and those it joined, which another session of the same token started."""
     joined = AgentAttachment.objects.filter(session_id=session_pk).values("call_id")
     return AgentCall.objects.filter(Q(session_id=session_pk) | Q(pk__in=joined))
 

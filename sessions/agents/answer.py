@@ -66,9 +66,9 @@ class Answer:
         await self._write(streams.event(message, identity))
 
     async def response(self, message: bytes) -> None:
-        """As an event, which waits while the agent still reads what was written before: the responses of a batch can be
-        long. With an id: a client that resumes a stream after an error, as some do, must not be told it again. Raises
-        TooSlow."""
+        """Send a response as an event. It waits while the agent is still reading earlier ones, because the responses of a
+        batch can be long. It has an id: a client that resumes a stream after an error, as some do, must not receive it
+        again. Raises TooSlow."""
         await self.open()
         while self._is_full():  # noqa: ASYNC110 - ASGI has no signal for a drained socket
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)

@@ -33,7 +33,6 @@ from servers.single_use_forms import ALREADY_USED, use_form
 from sessions.agents.catalog import bundle_contents
 from sessions.agents.catalog.bundle_contents import Contents
 
-_ANOTHER = "The server or bundle that this page was opened for was deleted or renamed, and another one now has its short name. No token was created."
 SHOWN = 200
 HISTORY = 20
 _CHANGES = (
@@ -357,7 +356,7 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
     place = _endpoint(request, slug)
     access.require(request.user, "call_tool")
     if request.POST.get("uid", "") not in ("", str(place.uid)):
-        messages.error(request, _ANOTHER)
+        messages.error(request, f"{access.ANOTHER_ENDPOINT} No token was created.")
         return redirect("agents:use", slug)
     form = EndpointTokenForm(
         request.POST if request.method == "POST" else None, initial={"name": f"Client of {place.name}"[:120]}

@@ -32,6 +32,6 @@ export function startDirty() {
   addEventListener('beforeunload', (event) => {
     if (!forms().some(isDirty)) return;
     event.preventDefault();
-    for (const form of forms()) sent.delete(form); // whoever stays has sent nothing
+    for (const form of forms()) sent.delete(form); // staying means that nothing was sent
   });
 }

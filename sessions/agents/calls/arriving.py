@@ -1,7 +1,7 @@
-"""Requests of legacy sessions from their arrival on: a cancellation may come before there is a call that it could find.
+"""Legacy requests from their arrival on: a cancellation may come before there is a call for it to find.
 
-A request may wait long before its call is placed, for the first list of its server. One that is cancelled until then is
-not placed, so it leaves no row and no audit event, as a modern request whose agent leaves before.
+A request may wait a long time for the first list of its server before its call is placed. If it is cancelled before
+then, it is not placed, so it leaves no row and no audit event, like a modern request whose agent disconnects early.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ from sessions.mcp.server.posted import Headers, Posted
 
 
 class ArrivingRequests:
-    """Of one web process. Holds only requests whose connections are open, each by a digest of its token, its session's key
-    and its id: these are known before anything is waited for, and in a hint nobody can guess them or learn the key."""
+    """The arriving requests of one web process: only those with open connections, each stored as a digest of its token,
+    session key and id. These are known before the first wait, and a hint with the digest does not reveal the key."""
 
     def __init__(self) -> None:
         self._requests: Counter[str] = Counter()
@@ -31,7 +31,7 @@ class ArrivingRequests:
 
     @contextmanager
     def known(self, principal: Principal, headers: Headers, found: Posted) -> Iterator[None]:
-        """Until they end, those of these messages that become calls can be cancelled."""
+        """While this is open, the messages that become calls can be cancelled."""
         keys = [_key(principal, headers, one) for value in found.values if (one := _called(value)) is not None]
         self._requests.update(keys)
         try:
@@ -61,7 +61,7 @@ class ArrivingRequests:
             self._cancelled.add(key)
 
     def found(self, exchange: Exchange) -> None:
-        """Its call exists, and is cancelled instead: what repeats this request is answered as ever."""
+        """The call exists and is cancelled instead, so that a repeated request is answered as usual."""
         self._cancelled.discard(_key_of(exchange))
 
     def is_cancelled(self, exchange: Exchange) -> bool:
