@@ -118,7 +118,8 @@ class BatchWriter(ABC, Generic[B]):
     async def _written(self, batch: Mapping[Source[B], B], *, low_priority: bool) -> bool:
         batches, away = list(batch.items()), False
         try:
-            await self._db.write(partial(self.append, batches), low_priority=low_priority)
+            # A write that times out may still commit, and the rows that were put back would be written twice.
+            await self._db.write(partial(self.append, batches), low_priority=low_priority, seconds=None)
             self.written(batches)
         except RowsOrphaned:
             away = not await self._written_apart(batch, low_priority=low_priority)

@@ -112,12 +112,13 @@ class Database:
         urgent: bool = False,
         low_priority: bool = False,
         durable: bool = True,
+        seconds: float | None = WRITE_SECONDS,
     ) -> T:
-        """Commit once. Raises RowsOrphaned, RowsRefused, or DatabaseAway; after the latter, the write may still have
-        been committed."""
+        """Commit once, with no time limit if `seconds` is None. Raises RowsOrphaned, RowsRefused, or DatabaseAway; after
+        the latter, the write may still have been committed."""
         try:
             future = writer().submit(fn, events, urgent=urgent, low_priority=low_priority, durable=durable)
-            async with asyncio.timeout(WRITE_SECONDS):
+            async with asyncio.timeout(seconds):
                 return await result_of(future)
         except ReferenceDeleted as exc:
             raise RowsOrphaned(str(exc)) from exc

@@ -27,7 +27,7 @@ class Shelf:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def write(self, job: Any, *, low_priority: bool) -> None:
+    async def write(self, job: Any, *, low_priority: bool, seconds: float | None) -> None:
         await self.gate.wait()
         if self.failures:
             self.failures -= 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessions.host.db import DatabaseAway
+from sessions.host.db import WRITE_SECONDS, DatabaseAway
 from sessions.host.subscriptions.notification_counts import CountWriter, NotificationCounts
 
 
@@ -18,7 +18,7 @@ class Tally:
         self.batches: list[int] = []
         self.sums: dict[int, int] = {}
 
-    async def write(self, job: Any, *, low_priority: bool) -> None:
+    async def write(self, job: Any, *, low_priority: bool, seconds: float | None = WRITE_SECONDS) -> None:
         await asyncio.sleep(0)
         if self.failures:
             self.failures -= 1
@@ -34,6 +34,15 @@ class Tally:
         for _, taken in batches:
             for pk, (number, _) in taken.numbers.items():
                 self.sums[pk] = self.sums.get(pk, 0) + number
+
+
+class SlowTally(Tally):
+    """Commits after any time limit of the caller."""
+
+    async def write(self, job: Any, *, low_priority: bool, seconds: float | None = WRITE_SECONDS) -> None:
+        await super().write(job, low_priority=low_priority)
+        if seconds is not None:
+            raise DatabaseAway("too slow")
 
 
 def counts_on(writer: CountWriter) -> NotificationCounts:
@@ -88,3 +97,11 @@ async def test_what_was_counted_while_the_database_is_away_is_written_at_the_end
     counts.note(1)
     await counts.close()
     assert tally.sums == {1: 3, 2: 1}
+
+
+async def test_a_slow_commit_counts_a_notification_once() -> None:
+    tally = SlowTally()
+    counts = counts_on(writer_on(tally))
+    counts.note(1)
+    await counts.close()
+    assert tally.sums == {1: 1}
