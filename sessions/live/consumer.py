@@ -29,14 +29,20 @@ log = structlog.get_logger(__name__)
 
 
 class LiveConsumer(AsyncWebsocketConsumer):
-    # The hub listens for the whole process. A Redis subscription per socket would cost ten times as much.
-    channel_layer_alias = "none"
     socket: Socket | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Daphne cancels an application that is still busy 2 s after its browser left. It then gets no `disconnect`."""
+        """Like the base class, but without a task and a wait per message, and without a channel layer: the hub listens for
+        the whole process, and a Redis subscription per socket would cost ten times as much.
+
+        Daphne cancels an application that is still busy 2 s after its browser left. It then gets no `disconnect`.
+        """
+        self.scope, self.base_send = scope, send
         try:
-            await super().__call__(scope, receive, send)
+            while True:
+                await self.dispatch(await receive())
+        except StopConsumer:
+            pass
         finally:
             await self._leave()
 

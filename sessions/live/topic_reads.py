@@ -62,6 +62,8 @@ class TopicReads:
         self._drafts: BatchedReads[UUID, Frame] = BatchedReads(reader, draft_frames.draft_frames)
 
     def stream(self, topic: Topic) -> Stream:
+        if topic.kind is TopicKind.CALL:  # first: a page follows each call
+            return CallStream(topic, self._read_call, self._read_progress)
         if topic.feed:
             return self._feed(topic)
         readers: dict[TopicKind, Read] = {
@@ -80,8 +82,6 @@ class TopicReads:
             TopicKind.EXPORTS: partial(self._read_mark, exporting.mark),
             TopicKind.AGENTS: partial(self._read_mark, numbers.agents_mark),
         }
-        if topic.kind is TopicKind.CALL:
-            return CallStream(topic, self._read_call, self._read_progress)
         stream = SnapshotStream(topic, readers[topic.kind])
         stream.by_time = topic.kind is TopicKind.SUBSCRIPTIONS
         if topic.kind in _WHOLE_PAGES:
