@@ -409,6 +409,9 @@ class Factory(http_protocol.HTTPFactory):
         channel.timeOut = self.seconds  # type: ignore[assignment]  # any number of seconds will do
         return channel
 
+    def log(self, request: Any) -> None:
+        """Twisted's own access log would be formatted for each request and then dropped."""
+
 
 class WebSocketProtocol(ws_protocol.WebSocketProtocol):
     """If a browser sends faster than the application reads, its messages wait in the browser."""

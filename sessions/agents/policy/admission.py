@@ -129,20 +129,18 @@ class Admission:
     @asynccontextmanager
     async def request(self, principal: Principal) -> AsyncIterator[None]:
         """Counts against the limits of the token and its person. Raises Refusal (429)."""
-        async with self._counted(*quotas.of_principal(principal)):
+        async with self._counted(quotas.rates_of(principal), quotas.flights_of(principal)):
             yield
 
     async def admit(self, principal: Principal) -> None:
         """Check only the rates, before it is known whether the request may wait. Raises Refusal (429)."""
-        rates, _ = quotas.of_principal(principal)
-        async with self._counted(rates, ()):
+        async with self._counted(quotas.rates_of(principal), ()):
             return
 
     @asynccontextmanager
     async def flight(self, principal: Principal) -> AsyncIterator[None]:
         """After `admit`: a request that may wait. Raises Refusal (429)."""
-        _, flights = quotas.of_principal(principal)
-        async with self._counted((), flights):
+        async with self._counted((), quotas.flights_of(principal)):
             yield
 
     @asynccontextmanager
@@ -170,7 +168,7 @@ class Admission:
         most = known.equal_calls if asked.method == methods.TOOLS_CALL else None
         if most is None:
             return False
-        rate = Rate(f"equal:{asked.same(exchange)}", most, 60.0, "equal_calls", "")
+        rate = Rate(f"equal:{asked.same(exchange)}", most, 60.0, "equal_calls", str)
         async with self._counting.enter([rate]) as exceeded:
             return exceeded is not None
 

@@ -17,7 +17,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -54,14 +54,14 @@ Commands = list[tuple[str | int, ...]]
 
 @dataclass(frozen=True)
 class Rate:
-    """`most` requests in `seconds`. `key`: whose requests. `name`, `words`: name and description of the limit, for a
+    """`most` requests in `seconds`. `key`: whose requests. `name`, `describe`: name and description of the limit, for a
     refusal."""
 
     key: str
     most: int
     seconds: float
     name: str
-    words: str
+    describe: Callable[[], str]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class InFlight:
     key: str
     most: int
     name: str
-    words: str
+    describe: Callable[[], str]
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Counting:
     async def _exceeded(self, rates: Sequence[Rate], flights: Sequence[InFlight]) -> Exceeded | None:
         for one in flights:
             if self._flying[one.key] > one.most:
-                return Exceeded(one.name, one.words, 1.0, alone=False)
+                return Exceeded(one.name, one.describe(), 1.0, alone=False)
         asked_flights = [one for one in flights if not self._far_below(one)]
         asked_rates = [rate for rate in rates if not self._counted_in_advance(rate)]
         if len(asked_flights) < len(flights):
@@ -208,7 +208,7 @@ class Counting:
         exceeded = _over(asked_rates, windows)
         for one, others in zip(asked_flights, elsewhere, strict=True):
             if exceeded is None and self._flying[one.key] + others > one.most:
-                exceeded = Exceeded(one.name, one.words, 1.0, alone=False)
+                exceeded = Exceeded(one.name, one.describe(), 1.0, alone=False)
         if exceeded is not None and rates:
             await self._run(self._take_back(rates, now))
         return exceeded
@@ -314,7 +314,7 @@ class Counting:
                 while len(self._buckets) > _MOST_KNOWN:
                     self._buckets.popitem(last=False)
             if not bucket.allow(time.monotonic()):
-                return Exceeded(rate.name, rate.words, rate.seconds / rate.most, alone=True)
+                return Exceeded(rate.name, rate.describe(), rate.seconds / rate.most, alone=True)
         return None
 
     # --- requests that ended, and long-running ones --------------------------------------------------------------
@@ -452,7 +452,7 @@ def _over(rates: Sequence[Rate], windows: Sequence[tuple[int, int]]) -> Exceeded
     for rate, (current, before) in zip(rates, windows, strict=True):
         share = _share(rate)
         if current + _counted_of(before, share) > rate.most:
-            return Exceeded(rate.name, rate.words, _wait(rate, current, before, share), alone=False)
+            return Exceeded(rate.name, rate.describe(), _wait(rate, current, before, share), alone=False)
     return None
 
 

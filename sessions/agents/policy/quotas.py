@@ -4,7 +4,8 @@ A token, endpoint or bundle may have its own limits in its policy. Those of a to
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from servers import limits
@@ -24,36 +25,38 @@ BY_RULES: Final = "calls_per_minute"
 _BY_OWNER: Final = "The token's owner can change it under Agents, Policy."
 
 
-def _rate(key: str, per_second: int, name: str, words: str) -> Rate:
-    return Rate(key, round(per_second * BURST_SECONDS), BURST_SECONDS, name, words)
+def _rate(key: str, per_second: int, name: str, describe: Callable[[], str]) -> Rate:
+    return Rate(key, round(per_second * BURST_SECONDS), BURST_SECONDS, name, describe)
 
 
-def of_principal(principal: Principal) -> tuple[list[Rate], list[InFlight]]:
-    """Limits that apply to every request."""
-    return _rates(principal), _flights(principal)
-
-
-def _rates(principal: Principal) -> list[Rate]:
+def rates_of(principal: Principal) -> list[Rate]:
+    """For every request."""
     token, own = principal.token, principal.policy.requests_per_second
-    most, words = limits.number("agent_requests_per_second"), limits.stated("agent_requests_per_second")
+    name, person = "agent_requests_per_second", "agent_requests_per_person"
+    most, describe = limits.number(name), partial(limits.stated, name)
     if own is not None and own < most:
-        most, words = own, f"Limit: {own} requests a second for this token. {_BY_OWNER}"
-    person, all_words = limits.number("agent_requests_per_person"), limits.stated("agent_requests_per_person")
+        most, describe = own, partial(_of_token, f"{own} requests a second")
     return [
-        _rate(f"token:{token.pk}", most, "agent_requests_per_second", words),
-        _rate(f"person:{token.user_id}", person, "agent_requests_per_person", all_words),
+        _rate(f"token:{token.pk}", most, name, describe),
+        _rate(f"person:{token.user_id}", limits.number(person), person, partial(limits.stated, person)),
     ]
 
 
-def _flights(principal: Principal) -> list[InFlight]:
+def flights_of(principal: Principal) -> list[InFlight]:
+    """For every request."""
     token, own = principal.token, principal.policy.calls_in_flight
-    most, words = limits.number("agent_calls_in_flight"), limits.stated("agent_calls_in_flight")
+    name = "agent_calls_in_flight"
+    most, describe = limits.number(name), partial(limits.stated, name)
     if own is not None and own < most:
-        most, words = own, f"Limit: {own} requests in flight for this token. {_BY_OWNER}"
+        most, describe = own, partial(_of_token, f"{own} requests in flight")
     return [
-        InFlight(f"token:{token.pk}", most, "agent_calls_in_flight", words),
+        InFlight(f"token:{token.pk}", most, name, describe),
         _flight(f"person:{token.user_id}", "agent_person_in_flight"),
     ]
+
+
+def _of_token(number: str) -> str:
+    return f"Limit: {number} for this token. {_BY_OWNER}"
 
 
 def streams_of(principal: Principal) -> list[InFlight]:
@@ -65,7 +68,7 @@ def streams_of(principal: Principal) -> list[InFlight]:
 
 
 def _flight(key: str, name: str) -> InFlight:
-    return InFlight(key, limits.number(name), name, limits.stated(name))
+    return InFlight(key, limits.number(name), name, partial(limits.stated, name))
 
 
 def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFlight]]:
@@ -73,12 +76,16 @@ def of_owner(owner: PolicyOwner, policy: Policy) -> tuple[list[Rate], list[InFli
     rates, flights = [], []
     key = f"server:{owner.pk}" if isinstance(owner, Server) else f"bundle:{owner.pk}"
     if (rate := policy.requests_per_second) is not None:
-        words = f"Limit: {rate} requests a second from all agents at {owner.name}. {_by_managers(owner)}"
-        rates.append(_rate(key, rate, "endpoint_requests_per_second", words))
+        describe = partial(_of_all_agents, f"{rate} requests a second", owner)
+        rates.append(_rate(key, rate, "endpoint_requests_per_second", describe))
     if (flight := policy.calls_in_flight) is not None:
-        words = f"Limit: {flight} requests in flight from all agents at {owner.name}. {_by_managers(owner)}"
-        flights.append(InFlight(key, flight, "endpoint_calls_in_flight", words))
+        describe = partial(_of_all_agents, f"{flight} requests in flight", owner)
+        flights.append(InFlight(key, flight, "endpoint_calls_in_flight", describe))
     return rates, flights
+
+
+def _of_all_agents(number: str, owner: PolicyOwner) -> str:
+    return f"Limit: {number} from all agents at {owner.name}. {_by_managers(owner)}"
 
 
 def of_call(known: Policies, exchange: Exchange) -> tuple[list[Rate], list[InFlight]]:
@@ -110,8 +117,12 @@ def _of_rules(known: Policies, exchange: Exchange, asked: CallRequest) -> Iterat
         found.append((known.bundle.calls_per_minute(kind, shown), f"bundle:{bundle.pk}", _by_managers(bundle)))
     for most, whose, who in found:
         if most is not None:
-            words = f"Limit: {most} calls of {shown[:200]} a minute. {who}"
-            yield Rate(f"{whose}:{digest}", most, 60.0, BY_RULES, words)
+            describe = partial(_of_target, most, shown, who)
+            yield Rate(f"{whose}:{digest}", most, 60.0, BY_RULES, describe)
+
+
+def _of_target(most: int, shown: str, who: str) -> str:
+    return f"Limit: {most} calls of {shown[:200]} a minute. {who}"
 
 
 def _by_managers(owner: PolicyOwner) -> str:

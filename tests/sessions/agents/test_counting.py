@@ -15,9 +15,9 @@ from redis.backoff import NoBackoff
 from sessions.agents.policy import counting
 from sessions.agents.policy.counting import Counting, Exceeded, InFlight, Rate
 
-RATE = Rate("token:1", 10, 3600.0, "agent_requests_per_second", "Limit: 10.")
+RATE = Rate("token:1", 10, 3600.0, "agent_requests_per_second", lambda: "Limit: 10.")
 Trips = list[asyncio.Task[Any] | None]
-FLIGHT = InFlight("token:1", 3, "agent_calls_in_flight", "Limit: 3.")
+FLIGHT = InFlight("token:1", 3, "agent_calls_in_flight", lambda: "Limit: 3.")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_a_rate_holds_over_processes_and_what_is_refused_does_not_count(va
     exceeded = await one_request(first, RATE)
     assert exceeded is not None
     assert (exceeded.words, exceeded.alone, exceeded.retry_seconds > 0) == ("Limit: 10.", False, True)
-    assert await one_request(first, Rate("token:2", 10, 3600.0, "n", "w")) is None
+    assert await one_request(first, Rate("token:2", 10, 3600.0, "n", str)) is None
 
 
 async def test_what_is_in_flight_is_counted_over_processes_until_it_ends(valkey: Path) -> None:
@@ -80,7 +80,7 @@ async def test_what_is_in_flight_for_long_is_not_forgotten_while_other_requests_
 ) -> None:
     monkeypatch.setattr(counting, "RENEW_SECONDS", 0.2)
     monkeypatch.setattr(counting, "FORGOTTEN_AFTER", 2.0)
-    first, second, stream = Counting(), Counting(), InFlight("streams:1", 1, "agent_streams", "Limit: 1.")
+    first, second, stream = Counting(), Counting(), InFlight("streams:1", 1, "agent_streams", lambda: "Limit: 1.")
     async with first.enter([], [stream]):
         until = time.monotonic() + 4.0
         while time.monotonic() < until:
@@ -126,7 +126,7 @@ async def test_without_redis_each_process_counts_alone_and_says_so(valkey: Path)
 
 
 async def test_a_request_waits_for_one_round_trip_and_its_end_for_none(valkey: Path, trips: Trips) -> None:
-    person = Rate("person:1", 30, 3600.0, "n", "w"), InFlight("person:1", 9, "n", "w")
+    person = Rate("person:1", 30, 3600.0, "n", str), InFlight("person:1", 9, "n", str)
     process, mine = Counting(), asyncio.current_task()
     async with process.enter([RATE, person[0]], [FLIGHT, person[1]]):
         assert trips == [mine]
@@ -147,7 +147,7 @@ async def test_requests_that_come_at_once_share_round_trips_and_each_counts_once
         return await execute(pipe, raise_on_error)
 
     monkeypatch.setattr(Pipeline, "execute", counted)
-    rates = [Rate(f"other:{number}", 4, 3600.0, "n", "w") for number in range(10)]
+    rates = [Rate(f"other:{number}", 4, 3600.0, "n", str) for number in range(10)]
     asked = [one_request(process, rate) for _ in range(3) for rate in rates for process in (first, second)]
     refused = [exceeded for exceeded in await asyncio.gather(*asked) if exceeded is not None]
     assert len(refused) == 20, "of six requests of each token, four are admitted"
@@ -178,7 +178,7 @@ async def test_a_request_that_is_given_up_leaves_those_beside_it_counted(valkey:
 async def test_far_below_a_limit_most_requests_ask_nothing_and_the_limit_still_holds(
     valkey: Path, trips: Trips
 ) -> None:
-    rate, flight = Rate("wide:1", 400, 3600.0, "n", "w"), InFlight("wide:1", 80, "n", "w")
+    rate, flight = Rate("wide:1", 400, 3600.0, "n", str), InFlight("wide:1", 80, "n", str)
     first, second, mine = Counting(), Counting(), asyncio.current_task()
 
     async def times_until_refused(process: Counting) -> int:
@@ -207,7 +207,7 @@ async def test_requests_at_once_count_in_advance_only_once(valkey: Path, monkeyp
     monkeypatch.setattr(
         counting, "ANSWER_SECONDS", 10.0
     )  # on a busy machine it would be said to be away, and count alone
-    process, rate = Counting(), Rate("token:1", 80, 3600.0, "n", "w")
+    process, rate = Counting(), Rate("token:1", 80, 3600.0, "n", str)
     await one_request(process, rate)
     found = await asyncio.gather(*(one_request(process, rate) for _ in range(60)))
     assert [one for one in found if one is not None] == []
@@ -216,7 +216,7 @@ async def test_requests_at_once_count_in_advance_only_once(valkey: Path, monkeyp
 
 
 async def test_what_was_counted_in_advance_does_not_outlive_its_window(valkey: Path) -> None:
-    rate = Rate("window:1", 40, 3600.0, "n", "w")
+    rate = Rate("window:1", 40, 3600.0, "n", str)
     process = Counting()
     for _ in range(3):
         assert await one_request(process, rate) is None
@@ -227,7 +227,7 @@ async def test_what_was_counted_in_advance_does_not_outlive_its_window(valkey: P
 
 async def test_numbers_in_flight_of_a_process_that_asks_nothing_reach_the_others(valkey: Path) -> None:
     first, second = Counting(), Counting()
-    wide, narrow = InFlight("wide:2", 16, "n", "w"), InFlight("wide:2", 1, "n", "w")
+    wide, narrow = InFlight("wide:2", 16, "n", str), InFlight("wide:2", 1, "n", str)
     async with first.enter([], [wide]):
         pass
     await told(first)
@@ -246,7 +246,7 @@ class Clock:
     """One process that counts a rate, at a time that the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-        self.rate, self.now = Rate("token:1", most, 60.0, "calls_per_minute", "Limit."), 600.0
+        self.rate, self.now = Rate("token:1", most, 60.0, "calls_per_minute", lambda: "Limit."), 600.0
         self.counts = Counter[int]()
         monkeypatch.setattr(counting, "_share", lambda rate: 1.0 - (self.now % 60.0) / 60.0)
 
