@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from allauth.account.forms import ChangePasswordForm, LoginForm
 
 
-class Labelled:
+class LabelledFieldsMixin:
     LABELS: ClassVar[dict[str, str]] = {}
     fields: dict[str, Any]
 
@@ -16,11 +16,11 @@ class Labelled:
             field.widget.attrs.pop("placeholder", None)
 
 
-class SignInForm(Labelled, LoginForm):
+class SignInForm(LabelledFieldsMixin, LoginForm):
     LABELS: ClassVar[dict[str, str]] = {"remember": "Keep me signed in"}
 
 
-class PasswordForm(Labelled, ChangePasswordForm):
+class PasswordForm(LabelledFieldsMixin, ChangePasswordForm):
     LABELS: ClassVar[dict[str, str]] = {
         "oldpassword": "Current password",
         "password1": "New password",

@@ -123,7 +123,7 @@ class UncountedAttempts(ExceptionMiddleware):
         return render(request, "mcpadmin/refused.html", context, status=503)
 
 
-class SignInsNoted:
+class BrowserSessionMiddleware:
     """Keeps when each browser session was last seen, for the people that it belongs to."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:

@@ -62,7 +62,7 @@ def mask_named(text: str) -> str:
     return _ONE_TIME_LINK.sub(rf"\1{MASK}", text) if "/setup/" in text or "/link/" in text else text
 
 
-class Needles:
+class SecretPatterns:
     def __init__(self, values: Iterable[str]) -> None:
         self._by_head: dict[str, list[str]] = {}
         forms = {form for value in values if len(value) >= MIN_LENGTH for form in variants(value)}
@@ -86,11 +86,11 @@ class Needles:
 
 
 @lru_cache(maxsize=1)
-def _live_needles(_version: object) -> Needles:
+def _live_needles(_version: object) -> SecretPatterns:
     """Cached: most lines are written between two changes of the set of live secrets."""
     return _needles(frozenset(live_values()))
 
 
 @lru_cache(maxsize=2)
-def _needles(values: frozenset[str]) -> Needles:
-    return Needles(values)
+def _needles(values: frozenset[str]) -> SecretPatterns:
+    return SecretPatterns(values)

@@ -95,7 +95,7 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
 
-class Calm(logging.Filter):
+class TracebackFilter(logging.Filter):
     """Drops tracebacks that add nothing: for a refused request, and while Redis is down, which libraries report at each
     attempt of each part (see sessions.hints.outage for the one line about it)."""
 
@@ -180,7 +180,7 @@ def configure(_config: Mapping[str, Any] | None = None) -> None:
                     "foreign_pre_chain": _SHARED,
                 }
             },
-            "filters": {"calm": {"()": Calm}},
+            "filters": {"calm": {"()": TracebackFilter}},
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "safe", "filters": ["calm"]}},
             "root": {"handlers": ["stderr"], "level": settings.LOG_LEVEL},
             "loggers": {

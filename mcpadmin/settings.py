@@ -117,7 +117,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "mcpadmin.accounts.SignInRequired",
-    "mcpadmin.accounts.SignInsNoted",
+    "mcpadmin.accounts.BrowserSessionMiddleware",
     "mcpadmin.accounts.UncountedAttempts",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from mcpadmin.demo_server import eras
-from mcpadmin.demo_server.rpc import INVALID_PARAMS, LEGACY_RESOURCE_NOT_FOUND, Call, Outlet, RpcError
+from mcpadmin.demo_server.rpc import INVALID_PARAMS, LEGACY_RESOURCE_NOT_FOUND, Call, LineWriter, RpcError
 
 CLOCK = "demo://clock"
 README = "demo://readme"
@@ -128,7 +128,7 @@ class Watch:
 
     Legacy clients subscribe to one URI at a time. Modern clients open listens, each identified by its request id."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: LineWriter) -> None:
         self._outlet = outlet
         self._lock = threading.Lock()
         self._legacy: set[str] = set()

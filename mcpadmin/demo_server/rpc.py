@@ -35,7 +35,7 @@ class Cancelled(Exception):
     """The client cancelled the request, so it gets no response."""
 
 
-class Outlet:
+class LineWriter:
     """Writes whole lines from any thread. Once the client has gone, it discards them."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -64,7 +64,7 @@ class Outlet:
         self.send({"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
 
 
-def messages(stream: BinaryIO, outlet: Outlet) -> Iterator[dict[str, Any]]:
+def messages(stream: BinaryIO, outlet: LineWriter) -> Iterator[dict[str, Any]]:
     """Yield every message until the client closes its end. Refuse and skip anything that is not a JSON-RPC message."""
     while line := stream.readline(MAX_LINE + 1):
         if len(line) > MAX_LINE:
@@ -99,7 +99,7 @@ class Call:
     With `log_level` None, the client wants no log messages. The level in a modern request's `_meta` overrides it."""
 
     def __init__(
-        self, outlet: Outlet, request_id: Any, params: dict[str, Any], *, version: str, log_level: str | None
+        self, outlet: LineWriter, request_id: Any, params: dict[str, Any], *, version: str, log_level: str | None
     ) -> None:
         self.id, self.params, self.version = request_id, params, version
         self.modern = version in eras.MODERN

@@ -15,7 +15,7 @@ from mcpadmin.demo_server.rpc import (
     UNSUPPORTED_PROTOCOL_VERSION,
     Call,
     Cancelled,
-    Outlet,
+    LineWriter,
     RpcError,
     checked_level,
     messages,
@@ -28,7 +28,7 @@ CATALOGUE_TTL_MS = 60_000
 
 
 class Server:
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: LineWriter) -> None:
         self._outlet = outlet
         self._legacy_version = ""  # set by initialize; "" means that each request names its revision
         self._log_level = "info"

@@ -53,7 +53,7 @@ def _references(whose: Q) -> frozenset[str]:
     )
 
 
-class BeyondAuthority(access.Denied):
+class AuthorityExceeded(access.Denied):
     """`lacking`: the codenames that the manager does not have, or "superuser"."""
 
     def __init__(self, lacking: Collection[str], words: str) -> None:
@@ -104,18 +104,18 @@ class Authority:
         return self.may_give(held_by(user), user.is_superuser)
 
     def require_give(self, codenames: Collection[str], superuser: bool = False) -> None:
-        """Raises BeyondAuthority."""
+        """Raises AuthorityExceeded."""
         if lacking := self.lacks(codenames, superuser):
-            raise BeyondAuthority(
+            raise AuthorityExceeded(
                 lacking, f"You can grant only permissions that you have. You don't have: {in_words(lacking)}."
             )
 
     def require_reach(self, user: Any) -> None:
-        """Raises BeyondAuthority."""
+        """Raises AuthorityExceeded."""
         if lacking := self.lacks(held_by(user), user.is_superuser):
             named = in_words(lacking)
             said = f"{user.get_username()} has permissions that you don't have: {named}. Ask someone who has them."
-            raise BeyondAuthority(lacking, said)
+            raise AuthorityExceeded(lacking, said)
 
 
 def in_words(lacking: Collection[str]) -> str:

@@ -36,7 +36,7 @@ PASSWORD_LINK = timedelta(hours=24)
 FORGOTTEN_AFTER = timedelta(days=30)
 
 
-class LinkGone(Exception):
+class LinkInvalid(Exception):
     """Unknown, used, revoked or expired. The page says no more than that."""
 
 
@@ -195,10 +195,10 @@ def delete_expired() -> int:
 
 # --- for the person who has the link ---------------------------------------------------------------------------------
 def find(token: str) -> AccountLink:
-    """Raises LinkGone."""
+    """Raises LinkInvalid."""
     link = AccountLink.objects.select_related("user", "issued_by").filter(digest=_digest(token)).first()
     if link is None or not works(link):
-        raise LinkGone
+        raise LinkInvalid
     return link
 
 
@@ -228,19 +228,19 @@ def still_covered(link: AccountLink, ask: Callable[[Any], Authority | None] = au
 
 
 def _claim(link: AccountLink) -> AccountLink:
-    """Use the link, for this request only, in the caller's transaction. Raises LinkGone."""
+    """Use the link, for this request only, in the caller's transaction. Raises LinkInvalid."""
     now = timezone.now()
     rows = AccountLink.objects.filter(pk=link.pk, used_at=None, revoked_at=None, expires_at__gt=now, digest=link.digest)
     if not rows.update(used_at=now):
-        raise LinkGone
+        raise LinkInvalid
     row = AccountLink.objects.select_related("user", "issued_by").get(pk=link.pk)
     if not still_covered(row):
-        raise LinkGone
+        raise LinkInvalid
     return row
 
 
 def join(link: AccountLink, user: Any, ip: str, request_id: str = "") -> Any:
-    """Saves `user`, a new account with its password, with what the invitation gives. Raises LinkGone, IntegrityError for a taken
+    """Saves `user`, a new account with its password, with what the invitation gives. Raises LinkInvalid, IntegrityError for a taken
     name."""
     with transaction.atomic():
         row = _claim(link)
@@ -262,7 +262,7 @@ def _joined(trail: Trail, link: AccountLink, user: Any) -> None:
 
 
 def set_password(link: AccountLink, hashed: Any, ip: str, request_id: str = "") -> Any:
-    """`hashed` is the link's user with a new password set and not saved. Raises LinkGone."""
+    """`hashed` is the link's user with a new password set and not saved. Raises LinkInvalid."""
     with transaction.atomic():
         row = _claim(link)
         with audited(Actor.of_user(hashed, ip, request_id)) as trail:

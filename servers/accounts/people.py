@@ -237,7 +237,7 @@ def _locked_group(authority: Authority, group: Group) -> Group:
 
 
 def _require_reach_of_members(authority: Authority, group: Group) -> None:
-    """They lose what the group gave them; a superuser loses nothing. Raises BeyondAuthority."""
+    """They lose what the group gave them; a superuser loses nothing. Raises AuthorityExceeded."""
     if not authority.superuser:
         for member in group.user_set.filter(is_superuser=False).order_by("pk"):
             authority.require_reach(member)

@@ -33,7 +33,7 @@ _NAME_CHARS = 100
 _OWN_SERVER_CHARS, _OWN_CHARS = 60, 39
 
 
-class GrantGone(Exception):
+class GrantMissing(Exception):
     """What the token was renewed for, or what the user signed in to, no longer exists. The message is for the page."""
 
     def __init__(self) -> None:
@@ -87,11 +87,11 @@ def save(identity_pk: int, place: Destination, text: Secret, shown: dict[str, An
     """`shown`: issuer, generation, signed_in, expires_at (seconds of the epoch or None), scopes, client, by_hand.
     `renewed`: the row that it comes from; None for the first grant.
 
-    False if the row already has a newer generation. Raises GrantGone.
+    False if the row already has a newer generation. Raises GrantMissing.
     """
     row = _first(identity_pk, place) if renewed is None else Credential.objects.filter(pk=renewed).first()
     if row is None:
-        raise GrantGone
+        raise GrantMissing
     sealed, key_id = crypto.seal(text.reveal(), table=TABLE, uid=row.uid, field=FIELD)
     now = timezone.now()
     fresh = shown["generation"] > row.generation

@@ -77,7 +77,7 @@ def store(identity: Identity, listing: CheckedListing, now: datetime) -> Counts:
     with transaction.atomic():
         known = rows_for(identity, listing.kind, listing.items)
         first = not known and not identity.definitions.filter(kind=listing.kind).exists()
-        news = _News(now)
+        news = _PendingChanges(now)
         for position, item in enumerate(listing.items.values()):
             row = known.get(item.key)
             if row is None:
@@ -102,7 +102,7 @@ def _describe(row: Definition, item: Item) -> None:
     row.title, row.description, row.body, row.digest = item.title, item.description, item.body, item.digest
 
 
-class _News:
+class _PendingChanges:
     """The changes to write, collected row by row."""
 
     def __init__(self, now: datetime) -> None:

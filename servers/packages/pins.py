@@ -71,7 +71,7 @@ class Pin:
         return {"name": self.name, "version": self.version, "integrity": self.integrity}
 
 
-class NoLonger(ValidationError):
+class StaleConfirmation(ValidationError):
     """What the page showed has changed meanwhile."""
 
     def __init__(self) -> None:
@@ -143,12 +143,12 @@ def changed_event(server: ServerRef, pin: Pin, name: str, integrity: str) -> Eve
 
 # --- by people ----------------------------------------------------------------------------------------------------------
 def update(actor: Actor, user: access.User, server: Server, integrity: str) -> PinnedPackage:
-    """Take the offered version, which the page showed with this hash. Raises access.Denied, NoLonger."""
+    """Take the offered version, which the page showed with this hash. Raises access.Denied, StaleConfirmation."""
     _require(actor, user, server)
     with audited(actor) as trail:
         now, before = _locked(server, PinState.OFFERED), _locked(server, PinState.PINNED)
         if now is None or before is None or now.integrity != integrity:
-            raise NoLonger
+            raise StaleConfirmation
         same = now.ecosystem != Ecosystem.IMAGE and before.version == now.version
         server.packages.filter(state=PinState.PREVIOUS).delete()
         _move(before, PinState.PREVIOUS)
@@ -165,7 +165,7 @@ def go_back(actor: Actor, user: access.User, server: Server, integrity: str) -> 
     with audited(actor) as trail:
         now, before = _locked(server, PinState.PREVIOUS), _locked(server, PinState.PINNED)
         if now is None or before is None or now.integrity != integrity:
-            raise NoLonger
+            raise StaleConfirmation
         server.packages.filter(state=PinState.OFFERED).delete()
         _move(before, PinState.OFFERED)
         _move(now, PinState.PINNED, actor=actor, user=user)
@@ -192,7 +192,7 @@ def request_comparison(actor: Actor, user: access.User, server: Server, integrit
         offered = server.packages.filter(state=PinState.OFFERED, integrity=integrity)
         row = offered.first()
         if row is None or not _request(offered, "compare"):
-            raise NoLonger
+            raise StaleConfirmation
         trail.note(AuditAction.PACKAGE_CHECK, ServerRef.of(server), server.name, {"what": "tools"} | Pin.of(row).plain)
     return True
 

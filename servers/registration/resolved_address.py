@@ -14,7 +14,7 @@ from servers.validators import origin
 
 
 @dataclass(frozen=True)
-class Reached:
+class ResolvedAddress:
     """`secrets`: each inserted value; `files`: those in a URL that were read from files. Fields with such values are
     excluded from the repr."""
 
@@ -27,18 +27,18 @@ class Reached:
 
 def reached(
     source: Server | Registration, granted: Collection[str], own: Mapping[str, str | Secret] | None = None
-) -> Reached:
+) -> ResolvedAddress:
     """`granted`: the references that may be used; `own`: the variables that the server is started with. Raises
     ReferenceMissing, which says where the reference is."""
     if source.transport != TransportKind.STDIO:
         found = _url(source.url, granted)
-        return Reached(url=found.text, secrets=tuple(found.secrets), files=tuple(found.files))
+        return ResolvedAddress(url=found.text, secrets=tuple(found.secrets), files=tuple(found.files))
     arguments = [_named(f"Argument {number}", text, granted, own) for number, text in enumerate(source.arguments, 1)]
     directory = _named("Working directory", source.working_directory, granted, own)
     if directory.text and not PurePosixPath(directory.text).is_absolute():
         raise ReferenceMissing("Working directory: the reference does not resolve to an absolute path.")
     secrets = [secret for part in (*arguments, directory) for secret in part.secrets]
-    return Reached(tuple(part.text for part in arguments), directory.text, "", tuple(secrets))
+    return ResolvedAddress(tuple(part.text for part in arguments), directory.text, "", tuple(secrets))
 
 
 def _url(url: str, granted: Collection[str]) -> Resolved:

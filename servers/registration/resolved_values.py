@@ -13,7 +13,7 @@ from servers.credentials.kinds import Parts
 from servers.credentials.references import OPEN_ADDRESS, ReferenceMissing, ReferenceRefused, has_reference
 from servers.enums import CredentialKind, IdentityKind, SignsInAs, TransportKind, ValueKind
 from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
-from servers.registration.resolved_address import Reached, reached
+from servers.registration.resolved_address import ResolvedAddress, reached
 from servers.registration.values import reveal
 from servers.secret import Secret
 
@@ -48,7 +48,7 @@ class LaunchValues:
     account: Parts | None = None
     #: the key and version of its row
     account_row: tuple[int, int] = (0, 0)
-    reached: Reached = field(default_factory=Reached)
+    reached: ResolvedAddress = field(default_factory=ResolvedAddress)
     secrets: tuple[Secret, ...] = ()
     #: parts of the URL and headers, or of the environment, that were read from files, whose content may change
     files: tuple[Secret, ...] = ()

@@ -18,7 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from servers.schemas.bounds import MAX_SCHEMA_BYTES, too_large
-from servers.schemas.checker_process import START_SECONDS, TRANSFER_SECONDS, CheckerProcess, ChildGone, ChildSlow
+from servers.schemas.checker_process import (
+    START_SECONDS,
+    TRANSFER_SECONDS,
+    CheckerEnded,
+    CheckerProcess,
+    CheckerTimeout,
+)
 from servers.schemas.phrases import Violation, phrased
 from servers.schemas.plain import surely_valid
 from servers.schemas.shapes import Schema
@@ -55,13 +61,13 @@ _BUSY = f"The checker is too busy: at most {MAX_WAITING} checks can wait, which 
 _thread = threading.local()
 
 
-class WouldWait(Exception):
+class WouldBlock(Exception):
     """The check needs the child, but this thread may not wait for it."""
 
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """Within this context, `check` in this thread raises WouldWait instead of asking the child."""
+    """Within this context, `check` in this thread raises WouldBlock instead of asking the child."""
     _thread.may_not_wait = True
     try:
         yield
@@ -86,7 +92,7 @@ class Checker:
         if surely_valid(schema, value):
             return VALID
         if getattr(_thread, "may_not_wait", False):
-            raise WouldWait
+            raise WouldBlock
         future = self._submit(schema, value)
         try:
             return future.result(self._patience)
@@ -143,10 +149,10 @@ class Checker:
         try:
             self._child = self._child or CheckerProcess()
             return _verdict(self._child.ask(schema_text, value, self._seconds))
-        except ChildSlow:
+        except CheckerTimeout:
             self._drop()
             return unable(f"The check took longer than {self._seconds:g} s, which is a fixed limit.")
-        except (ChildGone, OSError):
+        except (CheckerEnded, OSError):
             self._drop()
             # A child that was killed from outside between two checks says nothing about this one: retry once with a new
             # one.

@@ -20,11 +20,11 @@ _CHUNK = 1 << 16
 MAX_ANSWER_BYTES = 4 << 20
 
 
-class ChildGone(Exception):
+class CheckerEnded(Exception):
     """The child ended, or its answer was invalid."""
 
 
-class ChildSlow(Exception):
+class CheckerTimeout(Exception):
     """A deadline passed."""
 
 
@@ -86,14 +86,14 @@ class CheckerProcess:
             except BlockingIOError:
                 continue
             except OSError as exc:
-                raise ChildGone("the pipe to the checker broke") from exc
+                raise CheckerEnded("the pipe to the checker broke") from exc
 
     def _line(self, deadline: float) -> dict[str, Any]:
         while b"\n" not in self._buffer:
             self._wait([self._out], [], deadline)
             chunk = os.read(self._out, _CHUNK)
             if not chunk or len(self._buffer) > MAX_ANSWER_BYTES:
-                raise ChildGone("the checker ended without an answer")
+                raise CheckerEnded("the checker ended without an answer")
             self._buffer += chunk
         line, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer = bytearray(rest)
@@ -107,7 +107,7 @@ class CheckerProcess:
         for fd in writing:
             poller.register(fd, select.POLLOUT)
         if not poller.poll(max(0, deadline - time.monotonic()) * 1000):
-            raise ChildSlow
+            raise CheckerTimeout
 
 
 def _command() -> list[str]:

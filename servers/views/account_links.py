@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods
 from servers import limits
 from servers.accounts import attempts, links
 from servers.accounts.forms import AccountForm, NewPasswordForm
-from servers.accounts.links import LinkGone
+from servers.accounts.links import LinkInvalid
 from servers.audit.record import client_ip
 from servers.enums import LinkPurpose
 from servers.models import AccountLink
@@ -40,7 +40,7 @@ def open_link(request: HttpRequest, token: str) -> HttpResponse:
     try:
         link = links.find(token)
         return _join(request, link) if link.purpose == LinkPurpose.INVITATION else _new_password(request, link)
-    except LinkGone:
+    except LinkInvalid:
         return render(request, "users/link_refused.html", {"refusal": "gone"}, status=404)
 
 

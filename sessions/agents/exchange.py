@@ -21,7 +21,7 @@ from sessions.models import AgentSession
 
 
 @dataclass(frozen=True)
-class Via:
+class BundleRoute:
     """The bundle through which a request reached a member. `shown`: the name of its target in the bundle. `outward`:
     translates a URI of the member to its URI in the bundle. `hidden`: parameters of the tool that the bundle hides."""
 
@@ -49,7 +49,7 @@ class Exchange:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     progress_token: RequestId | None = None
     log_level: str = ""
-    via: Via | None = None
+    via: BundleRoute | None = None
 
     def named(self, target: str) -> str:
         """The tool, prompt or resource of this request under the name that the agent uses."""

@@ -131,7 +131,7 @@ async def aplace(
 
     try:
         return await _durable(begin(submit_without_waiting))
-    except checker.WouldWait:
+    except checker.WouldBlock:
         return await _durable(begin_slow(submit))
 
 

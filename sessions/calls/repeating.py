@@ -25,7 +25,7 @@ RUNNING = [state for state in CallState if not state.final]
 
 
 @dataclass(frozen=True)
-class SecondThought:
+class ConfirmationReasons:
     """Why a person is asked before the call is made. `breaking`: how the definition changed since the first call.
     `doubt`: why these arguments were doubtful the first time."""
 
@@ -38,18 +38,20 @@ class SecondThought:
         return self.name or self.unknown or bool(self.doubt) or bool(self.breaking)
 
 
-def second_thought(call: Call) -> SecondThought:
+def second_thought(call: Call) -> ConfirmationReasons:
     """At most two queries."""
     found = _definition(call.method, call.target, identity=call.identity_id)
     return thought_of(found, call.method, call.definition_digest, call.doubt, unknown=call.effect_unknown)
 
 
-def thought_of(definition: Definition | None, method: str, digest: str, doubt: str, *, unknown: bool) -> SecondThought:
+def thought_of(
+    definition: Definition | None, method: str, digest: str, doubt: str, *, unknown: bool
+) -> ConfirmationReasons:
     """`digest` identifies the definition that the arguments were made for."""
     operation = OPERATIONS.get(method)
     if operation is None or definition is None:
-        return SecondThought(unknown=unknown, doubt=doubt)
-    return SecondThought(
+        return ConfirmationReasons(unknown=unknown, doubt=doubt)
+    return ConfirmationReasons(
         name=operation.destructive(body_of(definition)),
         unknown=unknown,
         doubt=doubt,

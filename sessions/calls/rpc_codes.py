@@ -25,7 +25,7 @@ class Meaning:
 
 
 @dataclass(frozen=True, slots=True)
-class Defined:
+class ErrorCode:
     """A code with one meaning: in every revision, or from `since` to `until` (both included)."""
 
     code: int
@@ -49,13 +49,13 @@ class Common:
     uses: tuple[Meaning, ...]
 
 
-def _json_rpc(code: int, name: str) -> Defined:
-    return Defined(code, name, Meaning("JSON-RPC 2.0, section 5.1", _JSON_RPC))
+def _json_rpc(code: int, name: str) -> ErrorCode:
+    return ErrorCode(code, name, Meaning("JSON-RPC 2.0, section 5.1", _JSON_RPC))
 
 
-def _modern(code: int, name: str) -> Defined:
+def _modern(code: int, name: str) -> ErrorCode:
     source = Meaning("2026-07-28, Base protocol / Error codes", _SPEC + "2026-07-28/basic/index#error-codes")
-    return Defined(code, name, source, since="2026-07-28")
+    return ErrorCode(code, name, source, since="2026-07-28")
 
 
 DEFINED: Final = (
@@ -64,7 +64,7 @@ DEFINED: Final = (
     _json_rpc(-32601, "Method not found"),
     _json_rpc(-32602, "Invalid params"),
     _json_rpc(-32603, "Internal error"),
-    Defined(
+    ErrorCode(
         -32002,
         "Resource not found",
         Meaning(
@@ -77,7 +77,7 @@ DEFINED: Final = (
     _modern(-32020, "Header mismatch"),
     _modern(-32021, "Missing client capability"),
     _modern(-32022, "Unsupported protocol version"),
-    Defined(
+    ErrorCode(
         -32042,
         "URL elicitation required",
         Meaning("2025-11-25, Elicitation / Error handling", _SPEC + "2025-11-25/client/elicitation#error-handling"),
@@ -176,7 +176,7 @@ def _one_of(words: list[str]) -> str:
     return ", ".join(words[:-1]) + " or " + words[-1] if len(words) > 1 else words[0]
 
 
-def _span(defined: Defined) -> str:
+def _span(defined: ErrorCode) -> str:
     if defined.since == defined.until:
         return defined.since
     return f"{defined.since} and later" if defined.since else f"{defined.until} and earlier"

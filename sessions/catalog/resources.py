@@ -42,7 +42,7 @@ class ResourceLists:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedResource:
     """A resource, listed or not. `uri` is empty while values of its template are missing."""
 
     uri: str
@@ -128,15 +128,15 @@ def lists(server: Server, find: str, uri: str, template: str, starts: Mapping[st
     )
 
 
-def choose_uri(server: Server, uri: str) -> Chosen:
+def choose_uri(server: Server, uri: str) -> SelectedResource:
     listed = _listed(server, DefinitionKind.RESOURCE, uri)
-    return Chosen(uri, listed, body=body_of(listed) if listed else {})
+    return SelectedResource(uri, listed, body=body_of(listed) if listed else {})
 
 
-def choose_template(server: Server, template: str, uri: str) -> Chosen | None:
+def choose_template(server: Server, template: str, uri: str) -> SelectedResource | None:
     """None for a template that the server does not list."""
     listed = _listed(server, DefinitionKind.RESOURCE_TEMPLATE, template)
-    return None if listed is None else Chosen(uri, template=listed, body=body_of(listed))
+    return None if listed is None else SelectedResource(uri, template=listed, body=body_of(listed))
 
 
 def _listed(server: Server, kind: DefinitionKind, key: str) -> Definition | None:

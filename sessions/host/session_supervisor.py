@@ -1,7 +1,7 @@
 """One task per owned session: opens it, keeps it open, closes it on request, and never gives up by itself.
 
 The desired state is in the row and arrives through `desired_changed()`. A change of it interrupts every wait. A write
-that finds another owner's epoch in the row ends the supervisor silently (Overtaken).
+that finds another owner's epoch in the row ends the supervisor silently (LeaseLost).
 """
 
 import asyncio
@@ -68,7 +68,7 @@ def _happened(loss: ConnectionLoss) -> str:
     return "The session could not be opened"
 
 
-class Overtaken(Exception):
+class LeaseLost(Exception):
     """Another worker owns the session now."""
 
 
@@ -126,7 +126,7 @@ class SessionSupervisor:
                 if loss is not None:
                     await self._rest(loss)
             await self._give_back()
-        except Overtaken:
+        except LeaseLost:
             log.info("host.overtaken", session=str(self.lease.session_uid), epoch=self.lease.epoch)
             await self._remove_directory()
         finally:
@@ -140,7 +140,7 @@ class SessionSupervisor:
         await self._must(partial(lifecycle.connecting, self.lease, self._pace.attempt, self._restarts))
         try:
             return await self._attempt()
-        except (Overtaken, DatabaseAway):
+        except (LeaseLost, DatabaseAway):
             raise
         except Exception as exc:  # a bug of ours: shown on the page and tried again, never silent
             log.exception("host.connection_failed", session=str(self.lease.session_uid))
@@ -178,7 +178,7 @@ class SessionSupervisor:
             except DatabaseAway:
                 await asyncio.sleep(1.0)
             except ObjectDoesNotExist as exc:
-                raise Overtaken from exc
+                raise LeaseLost from exc
 
     async def _opened(self, live: OpenSession) -> Connected | None:
         """Returns None if the desired state changed first."""
@@ -350,7 +350,7 @@ class SessionSupervisor:
     # --- waiting ------------------------------------------------------------------------------------------------------
     def _should_be_open(self) -> bool:
         if self._overtaken:
-            raise Overtaken
+            raise LeaseLost
         return self.desired.open and not self._shared.draining
 
     def _interrupted(self) -> bool:
@@ -410,7 +410,7 @@ class SessionSupervisor:
 
     async def _must(self, verb: Callable[[], Transition], events: Callable[[Any], list[Event]] | None = None) -> None:
         if not await self._db.persist(verb, events):
-            raise Overtaken
+            raise LeaseLost
 
     def _say(self, text: str, level: str = "info", *, always: bool = False) -> None:
         """Add a line to the server's log; the same line at most once a minute, even if the session keeps

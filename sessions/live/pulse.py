@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class WorkerLiveness:
     """One worker: the seconds since its last heartbeat or its end, and whether a supervisor saw its process end."""
 
     uid: str
@@ -120,7 +120,7 @@ class Pulse:
             self._moved()
         self._alive = alive
 
-    def _health(self, signs: list[Sign], beat_received: bool) -> PipelineHealth:
+    def _health(self, signs: list[WorkerLiveness], beat_received: bool) -> PipelineHealth:
         silent = [sign for sign in signs if sign.ended or sign.age > self._late]
         fresh = len(silent) < len(signs)
         if outage.since is not None or (fresh and not beat_received):
@@ -131,7 +131,7 @@ class Pulse:
             return PipelineHealth("worker", len(silent), len(signs), max(sign.age for sign in silent))
         return PipelineHealth("ok", 0, len(signs))
 
-    def _next_look(self, signs: list[Sign]) -> float:
+    def _next_look(self, signs: list[WorkerLiveness]) -> float:
         """Seconds until the next worker becomes late or counts as gone."""
         marks = [mark - sign.age for sign in signs if not sign.ended for mark in (self._late, settings.STALE_SECONDS)]
         return min([self._late, *(mark + 0.1 for mark in marks if mark > 0)])
@@ -143,8 +143,11 @@ class Pulse:
             self._notify(health)
 
 
-def _signs() -> list[Sign]:
+def _signs() -> list[WorkerLiveness]:
     """Runs in a reader thread, with the database's clock."""
     now = database_now()
     rows = Worker.objects.values_list("uid", "heartbeat_at", "ended_at")
-    return [Sign(str(uid), (now - (ended or beat)).total_seconds(), ended is not None) for uid, beat, ended in rows]
+    return [
+        WorkerLiveness(str(uid), (now - (ended or beat)).total_seconds(), ended is not None)
+        for uid, beat, ended in rows
+    ]

@@ -32,7 +32,7 @@ _CALL_TONES = {
 
 
 @dataclass(frozen=True)
-class Dependents:
+class ServerImpact:
     """What disabling, archiving or deleting a server affects."""
 
     session_word: str
@@ -133,7 +133,7 @@ def own_sessions(uids: Iterable[UUID] | None = None) -> list[McpSession]:
     return list(found.select_related("server", "identity", "owner"))
 
 
-def dependents(user: access.User, server: Server) -> Dependents:
+def dependents(user: access.User, server: Server) -> ServerImpact:
     """Personal sessions of other people are not counted for a user who may not see them."""
     session = server.sessions.filter(identity__kind=IdentityKind.SHARED).first()
     own, personal = Q(identity__user_id=user.pk), Q(identity__kind=IdentityKind.PERSONAL)
@@ -141,7 +141,7 @@ def dependents(user: access.User, server: Server) -> Dependents:
     calls = server.calls.filter(visibility.visible_q(user)).aggregate(
         all=Count("id"), open=Count("id", filter=Q(state__in=_OPEN_CALLS))
     )
-    return Dependents(
+    return ServerImpact(
         session_word=session_word(server, session)[0],
         open_calls=calls["open"],
         calls=calls["all"],

@@ -8,11 +8,11 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from sessions.calls.arguments import Rejected
 from sessions.calls.placing import Origin, SubmittedArguments, place
-from sessions.calls.repeating import SecondThought, definition_for, thought_of, twin_among
+from sessions.calls.repeating import ConfirmationReasons, definition_for, thought_of, twin_among
 from sessions.models import Call, SavedCall
 
 
-def second_thought(user: Any, saved: SavedCall) -> SecondThought:
+def second_thought(user: Any, saved: SavedCall) -> ConfirmationReasons:
     """`unknown` depends on this person's newest call made from it."""
     newest = _calls(saved).filter(user_id=user.pk).order_by("-pk").first()
     unknown = newest is not None and newest.effect_unknown

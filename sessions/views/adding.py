@@ -18,9 +18,9 @@ from servers.crypto import SealError
 from servers.enums import TransportKind
 from servers.models import Server
 from servers.registration.adding import vaulting
+from servers.registration.adding.known_servers import REFERENCE_SERVERS, REMOTE_SERVERS, KnownServer, known_server
 from servers.registration.adding.posted import is_filled_from, reading_of, with_secrets
 from servers.registration.adding.reading import Reading, read_source
-from servers.registration.adding.usual_servers import REFERENCE_SERVERS, REMOTE_SERVERS, UsualServer, usual_server
 from servers.registration.forms import ServerForm
 from servers.registration.importing.planning import masked_arguments
 from servers.requests import WebRequest
@@ -37,7 +37,7 @@ def add(request: WebRequest) -> HttpResponse:
     """Without JavaScript, *Register server* first shows what was recognized in the box."""
     access.require(request.user, "add_server")
     if request.method != "POST":
-        chosen = usual_server(request.GET.get("template", ""))
+        chosen = known_server(request.GET.get("template", ""))
         return _page(request, read_source(chosen.source) if chosen else None)
     reading = reading_of(request.POST)
     if reading is not None and not is_filled_from(request.POST, reading):
@@ -132,9 +132,9 @@ def _endpoint(reading: Reading | None) -> str:
     return text
 
 
-def _template(request: HttpRequest, reading: Reading | None) -> UsualServer | None:
+def _template(request: HttpRequest, reading: Reading | None) -> KnownServer | None:
     """The chosen template, while the box still has its text."""
-    chosen = usual_server(request.GET.get("template", "") or request.POST.get("template", ""))
+    chosen = known_server(request.GET.get("template", "") or request.POST.get("template", ""))
     return chosen if chosen and reading and reading.text == chosen.source else None
 
 

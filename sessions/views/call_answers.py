@@ -18,7 +18,7 @@ from servers.requests import WebRequest
 from sessions.calls import visibility
 from sessions.calls.payload_readings import record_reading
 from sessions.calls.placing import AuditUnavailable, Rejected
-from sessions.calls.repeating import SecondThought
+from sessions.calls.repeating import ConfirmationReasons
 from sessions.enums import ArgumentProblemKind
 from sessions.models import Call
 
@@ -42,7 +42,7 @@ def not_placed(problem: Rejected | AuditUnavailable) -> JsonResponse:
     return JsonResponse({"message": str(problem), "unconfirmed": unconfirmed}, status=422)
 
 
-def asked_for(thought: SecondThought, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:
+def asked_for(thought: ConfirmationReasons, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:
     """The context of calls/_second_thought.html besides `target` and `words`."""
     missing = problem.confirm if isinstance(problem, Rejected) else ""
     return {

@@ -25,7 +25,7 @@ from sessions.calls import placing, repeating, result_files, visibility
 from sessions.calls.operations import texts_of
 from sessions.calls.payload_readings import record_reading
 from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Rejected, SubmittedArguments
-from sessions.calls.repeating import SecondThought
+from sessions.calls.repeating import ConfirmationReasons
 from sessions.models import Call
 from sessions.overview import server_page
 from sessions.views.call_answers import (
@@ -128,7 +128,7 @@ def _lead(url: str, *, script: bool) -> HttpResponse:
 def _ask_again(
     request: WebRequest,
     call: Call,
-    thought: SecondThought,
+    thought: ConfirmationReasons,
     problem: Rejected | AuditUnavailable | None = None,
 ) -> HttpResponse:
     context = _page(request, call) | asked_for(thought, problem) | {"target": call.target}

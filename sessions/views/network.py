@@ -13,7 +13,7 @@ from sessions.connections import timeline
 from sessions.overview import server_page
 from sessions.views.server_tabs import server_context
 from sessions.wire import reading, rows
-from sessions.wire.reading import Carried, ExchangeFilter
+from sessions.wire.reading import ExchangeFilter, ExchangeTraffic
 
 
 @require_safe
@@ -27,7 +27,9 @@ def index(request: HttpRequest, slug: str) -> HttpResponse:
     context = server_context(request, header, "network") | {
         "page": page,
         "rows": [
-            rows.network_row(message, carried.get((message.connection, message.exchange), Carried()), page.connection)
+            rows.network_row(
+                message, carried.get((message.connection, message.exchange), ExchangeTraffic()), page.connection
+            )
             for message in page.messages
         ],
         "chosen": chosen,

@@ -26,7 +26,7 @@ from sessions.calls.placing import AuditUnavailable, Rejected, SubmittedArgument
 from sessions.calls.plain_arguments import FIELD, typed
 from sessions.catalog import not_offered, prompts, search
 from sessions.catalog import resources as resource_page
-from sessions.catalog.resources import RESOURCES_FROM, TEMPLATES_FROM, Chosen, StoredContent
+from sessions.catalog.resources import RESOURCES_FROM, TEMPLATES_FROM, SelectedResource, StoredContent
 from sessions.catalog.template_form import TemplateForm, template_form, values_in
 from sessions.mcp.core.methods import RESOURCES_READ
 from sessions.overview import server_page
@@ -88,7 +88,7 @@ def _of_call(request: WebRequest, server: Server) -> HttpResponse | None:
 
 def _choose(
     request: HttpRequest, server: Server, found: resource_page.ResourceLists
-) -> tuple[Chosen | None, TemplateForm | None]:
+) -> tuple[SelectedResource | None, TemplateForm | None]:
     uri, template = request.GET.get("uri", ""), request.GET.get("template", "")
     if not uri and not template:
         uri = found.resources.rows[0].key if found.resources.rows else ""
@@ -104,7 +104,7 @@ def _choose(
 
 
 def _chosen_context(
-    request: HttpRequest, header: server_page.ServerHeader, chosen: Chosen, form: TemplateForm | None
+    request: HttpRequest, header: server_page.ServerHeader, chosen: SelectedResource, form: TemplateForm | None
 ) -> dict[str, Any]:
     server = header.server
     context: dict[str, Any] = {

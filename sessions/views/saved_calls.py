@@ -14,7 +14,7 @@ from servers.audit.record import Actor
 from servers.requests import WebRequest
 from sessions.calls.operations import texts_of
 from sessions.calls.placing import AlreadyPlaced, AuditUnavailable, Rejected, SubmittedArguments
-from sessions.calls.repeating import SecondThought
+from sessions.calls.repeating import ConfirmationReasons
 from sessions.models import Call, SavedCall
 from sessions.overview import server_page
 from sessions.saved_calls import reading, running, saving
@@ -111,7 +111,7 @@ def _placed(request: WebRequest, call: Call, message: str) -> HttpResponse:
 def _ask(
     request: WebRequest,
     saved: SavedCall,
-    thought: SecondThought,
+    thought: ConfirmationReasons,
     problem: Rejected | AuditUnavailable | None = None,
 ) -> HttpResponse:
     context: dict[str, Any] = asked_for(thought, problem) | {

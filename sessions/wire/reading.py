@@ -249,7 +249,7 @@ def methods(server: Server, head: int) -> list[tuple[str, int]]:
 
 
 @dataclass
-class Carried:
+class ExchangeTraffic:
     """What crossed one HTTP exchange, as far as it is recorded. `attempt`: 2 for the first repetition of a request."""
 
     messages: int = 0
@@ -261,7 +261,7 @@ class Carried:
     lasted_ms: float | None = None
 
 
-def carried_by(server: Server, page: WirePage) -> dict[tuple[int, int | None], Carried]:
+def carried_by(server: Server, page: WirePage) -> dict[tuple[int, int | None], ExchangeTraffic]:
     """By connection and number of the exchange. Two queries."""
     shown = [message for message in page.messages if message.exchange is not None]
     if not shown:
@@ -272,7 +272,7 @@ def carried_by(server: Server, page: WirePage) -> dict[tuple[int, int | None], C
         connection__in={message.connection for message in shown},
         exchange__isnull=False,
     )
-    found: dict[tuple[int, int | None], Carried] = defaultdict(Carried)
+    found: dict[tuple[int, int | None], ExchangeTraffic] = defaultdict(ExchangeTraffic)
     counts = rows.exclude(kind__in=_EXCHANGES).order_by().values("connection", "exchange", "direction", "kind")
     for row in counts.annotate(n=Count("seq"), bytes=Sum("size"), fault=Max("fault"), ms=Max("duration_ms")):
         of = found[row["connection"], row["exchange"]]

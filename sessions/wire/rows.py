@@ -9,7 +9,7 @@ from servers.kit.words import format_bytes, format_duration
 from sessions.enums import WireDirection, WireKind
 from sessions.models import WireMessage
 from sessions.wire import reading
-from sessions.wire.reading import Carried, WirePage
+from sessions.wire.reading import ExchangeTraffic, WirePage
 
 TARGET_CHARS = 200
 
@@ -57,7 +57,7 @@ def paired_row(message: WireMessage, page: WirePage) -> dict[str, Any]:
     return found
 
 
-def network_row(message: WireMessage, carried: Carried, connection: int) -> dict[str, Any]:
+def network_row(message: WireMessage, carried: ExchangeTraffic, connection: int) -> dict[str, Any]:
     """An HTTP exchange with the messages that it carried. `connection`: the one that is open."""
     found = row(message)
     received = max(message.size, carried.received)

@@ -23,7 +23,7 @@ import psutil
 from sessions.mcp.transports.registry import StdioSpec
 from sessions.mcp.transports.stdio import (
     Confinement,
-    Confines,
+    MachineConfinement,
     Network,
     Runtime,
     Tier,
@@ -41,10 +41,10 @@ ROUNDS, MANY, TOGETHER = 30, 200, 10
 
 
 #: how an ordinary user is confined where there are no namespaces
-KEPT = Confines(Tier.LANDLOCK, view=False)
+KEPT = MachineConfinement(Tier.LANDLOCK, view=False)
 
 
-def spec(folder: Path, number: int, found: Confines | None) -> StdioSpec:
+def spec(folder: Path, number: int, found: MachineConfinement | None) -> StdioSpec:
     command, *arguments = stdio_command("legacy")
     if found is None:
         return StdioSpec(command, tuple(arguments))
@@ -65,7 +65,7 @@ async def start_seconds(one: StdioSpec) -> float:
         return time.perf_counter() - begin
 
 
-async def many(folder: Path, count: int, found: Confines | None) -> tuple[float, float]:
+async def many(folder: Path, count: int, found: MachineConfinement | None) -> tuple[float, float]:
     """Seconds until all are open, and MiB for each of the children's trees and what their containers need."""
     gate = asyncio.Semaphore(TOGETHER)
     async with contextlib.AsyncExitStack() as stack:
@@ -114,7 +114,10 @@ def runtime_seconds(runtime: str, folder: Path) -> float:
 async def run(rounds: int, count: int, runtime: str) -> None:
     prepare_loop(asyncio.get_running_loop())
     held, best = await isolation(), await confines()
-    modes: dict[str, Confines | None] = {"unconfined": None, f"{best.tier}{' with a view' if best.view else ''}": best}
+    modes: dict[str, MachineConfinement | None] = {
+        "unconfined": None,
+        f"{best.tier}{' with a view' if best.view else ''}": best,
+    }
     modes["with a keeper"] = KEPT
     if runtime:
         found = await tiers._probed(Runtime(tuple(shlex.split(runtime))))

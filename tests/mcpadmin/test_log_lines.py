@@ -16,7 +16,7 @@ import structlog
 from redis.exceptions import ConnectionError as RedisGone
 from structlog.testing import capture_logs
 
-from mcpadmin.logging import Calm
+from mcpadmin.logging import TracebackFilter
 from mcpadmin.up.process import foreign_line
 from tests.tools.stack import ROOT, clean_environment
 
@@ -31,10 +31,10 @@ def record(name: str, problem: BaseException, **extra: object) -> logging.LogRec
 
 def test_a_refused_request_is_logged_without_a_traceback() -> None:
     refused = record("django.request", PermissionError("no"), status_code=403)
-    assert Calm().filter(refused)
+    assert TracebackFilter().filter(refused)
     assert refused.exc_info is None
     failed = record("django.request", ValueError("bug"), status_code=500)
-    assert Calm().filter(failed)
+    assert TracebackFilter().filter(failed)
     assert failed.exc_info is not None
 
 
@@ -45,12 +45,12 @@ def test_a_librarys_report_of_a_lost_redis_is_dropped_and_a_bug_is_not(
     reported: list[BaseException | str] = []
     monkeypatch.setattr("mcpadmin.logging.outage.noticed", reported.append)
     problem = RedisGone("refused")
-    assert not Calm().filter(record(library, problem))
+    assert not TracebackFilter().filter(record(library, problem))
     assert reported == [problem]
     ours = record("live", problem)
-    assert Calm().filter(ours)
+    assert TracebackFilter().filter(ours)
     assert ours.exc_info is None
-    assert Calm().filter(record(library, ValueError("bug")))
+    assert TracebackFilter().filter(record(library, ValueError("bug")))
 
 
 def test_a_line_of_any_part_is_one_json_object() -> None:

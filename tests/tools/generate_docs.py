@@ -203,7 +203,7 @@ def defined_codes() -> str:
     return table(["code", "name", "revisions", "source"], rows)
 
 
-def span(code: rpc_codes.Defined) -> str:
+def span(code: rpc_codes.ErrorCode) -> str:
     if not code.since and not code.until:
         return "all"
     if code.since == code.until:

@@ -43,7 +43,7 @@ class CannotReturn(Exception):
     """The client cannot be sent an answer: it, or its redirect URI, is unknown. Only a page can say so."""
 
 
-class WrongResource(OAuth2Error):
+class InvalidTarget(OAuth2Error):
     """`invalid_target` of RFC 8707, section 2."""
 
     error = "invalid_target"
@@ -258,12 +258,12 @@ def _noted(request: Request, name: str) -> Any:
 
 
 def _require_resource(request: Request, grant: AgentToken | None) -> None:
-    """A resource that is named must be the grant's (RFC 8707 section 2.2). Raises WrongResource."""
+    """A resource that is named must be the grant's (RFC 8707 section 2.2). Raises InvalidTarget."""
     if grant is None or not request.resource:
         return
     if address_of(slug_of(request.resource)) != grant.resource or "resource" in request.duplicate_params:
         words = "The resource parameter must name the endpoint that the person allowed."
-        raise WrongResource(description=words, request=request)
+        raise InvalidTarget(description=words, request=request)
 
 
 def _words(error: OAuth2Error) -> str:

@@ -15,8 +15,8 @@ from servers.registration.forms.suggestion import suggest
 from servers.registration.importing.document import ImportedDocument, naming_word, read
 from servers.registration.importing.entries import Entry, parse
 from servers.registration.importing.entry_reader import Need
+from servers.registration.importing.example_values import example_values
 from servers.registration.importing.placeholders import in_one_spelling, replaced
-from servers.registration.importing.stand_ins import stand_ins
 from servers.registration.proposals import Proposal, proposed
 from servers.secret import Secret
 from servers.validators import holds_secret, is_secret_parameter, looks_secret, secret_arguments
@@ -135,7 +135,7 @@ def _is_secret(name: str, text: str) -> bool:
 def _is_meant(text: str, *, secret: bool = True) -> bool:
     """Whether the text is more than a reference or a placeholder from instructions."""
     plain = _SCHEME.sub("", replaced(in_one_spelling(text), lambda _: "")).strip()
-    return bool(plain) and not stand_ins(plain, secret=secret)
+    return bool(plain) and not example_values(plain, secret=secret)
 
 
 def _given(need: Need, number: int, typed: Mapping[int, str] | None) -> str:

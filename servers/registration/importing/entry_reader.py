@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from servers.registration.importing.example_values import ExampleValue, example_values, filled
 from servers.registration.importing.inputs import Input
 from servers.registration.importing.placeholders import Placeholder, in_one_spelling, parted
-from servers.registration.importing.stand_ins import StandIn, filled, stand_ins
 from servers.registration.importing.text import Pairs
 from servers.validators import looks_secret, split_command_line
 
@@ -138,7 +138,7 @@ class EntryReader:
         self, text: str, place: str, *, keep: bool = True, required: bool = False, name: str = ""
     ) -> tuple[str, list[Need]]:
         """Return `text` with the typed values filled in, and what it needs. `name`: of a header or variable; its whole
-        value is entered if it is only a stand-in; `keep`: leave references to the worker."""
+        value is entered if it is only an example; `keep`: leave references to the worker."""
         needs: list[Need] = []
         secret = bool(name) and looks_secret(name)
 
@@ -154,7 +154,7 @@ class EntryReader:
             needs.append(self.need(found.key, place, secret=secret, required=required))
             return self.typed.get(found.key, written)
 
-        def of_stand_in(found: StandIn) -> str | None:
+        def of_example(found: ExampleValue) -> str | None:
             alone = bool(name) and len(printed) == 1
             key = f"value:{name}" if alone else found.text if found.label else f"{place}: {found.text}"
             label = name if alone else found.label or f"{place[:1].upper()}{place[1:]}"
@@ -172,14 +172,14 @@ class EntryReader:
             if mark is not None:
                 out += of_placeholder(mark, piece)
             elif printed:
-                out += filled(piece, of_stand_in, secret=secret and whole, url=place == "URL")
+                out += filled(piece, of_example, secret=secret and whole, url=place == "URL")
             else:
                 out += piece
         return out, needs
 
-    def _printed(self, piece: str, secret: bool, place: str) -> list[StandIn]:
-        """The stand-ins in `piece`. None in an mcpadmin export: there, each value is literal."""
-        return [] if self.is_own else stand_ins(piece, secret=secret, url=place == "URL")
+    def _printed(self, piece: str, secret: bool, place: str) -> list[ExampleValue]:
+        """The example values in `piece`. None in an mcpadmin export: there, each value is literal."""
+        return [] if self.is_own else example_values(piece, secret=secret, url=place == "URL")
 
     def leftovers(self) -> list[str]:
         return [short(key) for key in self._left]

@@ -27,7 +27,7 @@ class About:
 
 
 @dataclass
-class _Way:
+class _Conversion:
     """One package or remote while it is converted to an entry."""
 
     title: str
@@ -141,22 +141,22 @@ def servers_of(described: list[Mapping[str, Any]]) -> tuple[list[tuple[str, Any]
     return servers, about, inputs
 
 
-def _ways(server: Mapping[str, Any], title: str) -> Iterator[_Way]:
+def _ways(server: Mapping[str, Any], title: str) -> Iterator[_Conversion]:
     for row in _rows(server.get("packages")):
         yield _package(row, title)
     for row in _rows(server.get("remotes")):
         kind = words(row.get("type", row.get("transport_type")))
-        way = _Way(title, kind or "http")
+        way = _Conversion(title, kind or "http")
         variables = _mapping(row.get("variables"))
         url = _VARIABLE.sub(lambda found, way=way, known=variables: way._variable(found, known), words(row.get("url")))  # type: ignore[misc]  # bound now
         way.entry = {"type": kind or "http", "url": url, "headers": way.named(row.get("headers"))}
         yield way
 
 
-def _package(row: Mapping[str, Any], title: str) -> _Way:
+def _package(row: Mapping[str, Any], title: str) -> _Conversion:
     kind = words(row.get("registryType", row.get("registry_type", row.get("registry_name"))))
     identifier, version = words(row.get("identifier", row.get("name"))), words(row.get("version"))
-    way = _Way(title, kind)
+    way = _Conversion(title, kind)
     transport = _mapping(row.get("transport"))
     if (served := words(transport.get("type"))) not in ("", "stdio"):
         where = words(transport.get("url")) or "its URL"

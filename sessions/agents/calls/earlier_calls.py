@@ -28,7 +28,7 @@ _WHERE: Final = {
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierCall:
     """`why`: what it has in common with the new call. `same`: as in AgentCall."""
 
     why: str
@@ -37,7 +37,7 @@ class Earlier:
     call: Call
 
 
-def earlier_calls(row: dict[str, Any], since: datetime) -> list[Earlier]:
+def earlier_calls(row: dict[str, Any], since: datetime) -> list[EarlierCall]:
     """Return the earlier calls, newest first. `row`: the columns of the new AgentCall. `since`: the oldest calls to
     consider among those whose outcome did not reach the agent."""
     wanted: list[tuple[str, Sequence[Any]]] = [
@@ -51,7 +51,8 @@ def earlier_calls(row: dict[str, Any], since: datetime) -> list[Earlier]:
         wanted += [(why, (row["token_id"], row["key"])) for why in (KEY, ATTACHED_KEY)]
     rows = fetch(_sql(tuple(why for why, _ in wanted)), [value for _, values in wanted for value in values])
     found = [
-        Earlier(why, same, approval is not None, cast("Call", _CALL.read(call))) for why, same, approval, *call in rows
+        EarlierCall(why, same, approval is not None, cast("Call", _CALL.read(call)))
+        for why, same, approval, *call in rows
     ]
     return sorted(found, key=lambda one: one.call.pk, reverse=True)
 

@@ -32,7 +32,7 @@ from sessions.agents.calls.earlier_calls import (
     KEY,
     REQUEST,
     UNHEARD,
-    Earlier,
+    EarlierCall,
     earlier_calls,
 )
 from sessions.agents.calls.questions import Continuation, one_exchange
@@ -192,7 +192,7 @@ def _check(row: dict[str, Any], *, tool: bool) -> None:
     _check_unheard([one for one in found if one.why == UNHEARD], now, tool=tool)
 
 
-def _check_unheard(earlier: list[Earlier], now: datetime, *, tool: bool) -> None:
+def _check_unheard(earlier: list[EarlierCall], now: datetime, *, tool: bool) -> None:
     """Identical calls whose outcome the agent does not know. A call that needed approval, unless it was cancelled
     before it was sent, is returned itself. Once its outcome is delivered, a further call needs an approval of its
     own."""

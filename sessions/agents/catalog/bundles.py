@@ -1,7 +1,7 @@
 """Requests to a bundle: to which member each goes, and under which name there. Each read is for a thread.
 
 A routed request is one to the member's own endpoint with the server's own names, so what follows knows no bundles. It
-carries the way back (`Via`): what goes to the agent has its names again.
+carries the way back (`BundleRoute`): what goes to the agent has its names again.
 """
 
 import json
@@ -22,7 +22,7 @@ from servers.models import Definition, Server
 from sessions.agents.call_request import text_of, unknown_tool
 from sessions.agents.catalog import search
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry, Member
-from sessions.agents.exchange import Exchange, Via
+from sessions.agents.exchange import BundleRoute, Exchange
 from sessions.mcp.core import jsonrpc, methods
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server.refusals import RESOURCE_NOT_FOUND, Refusal, invalid_params
@@ -202,7 +202,7 @@ def _hidden(member: Member, tool: str) -> frozenset[str]:
 
 
 def at(exchange: Exchange, member: Member, shown: str, hidden: frozenset[str] = frozenset(), **params: Any) -> Exchange:
-    via = Via(exchange.entry.place.name, shown, member.outward, hidden)
+    via = BundleRoute(exchange.entry.place.name, shown, member.outward, hidden)
     return replace(exchange, entry=exchange.entry.at(member), params={**exchange.params, **params}, via=via)
 
 

@@ -17,7 +17,7 @@ from servers.secret import Secret
 from servers.storable import storable
 from sessions.connections import client_document
 from sessions.host.answer_redaction import Redactor
-from sessions.host.authorization.known_tokens import Known
+from sessions.host.authorization.known_tokens import KnownTokens
 from sessions.host.db import Database
 from sessions.host.launch import Launch
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, IdentityProvider
@@ -41,7 +41,7 @@ class MemoryStore:
 
     def __init__(self, redactor: Redactor, on_token: Callable[[], None]) -> None:
         self._on_token = on_token
-        self._known, self._lock = Known(redactor), asyncio.Lock()
+        self._known, self._lock = KnownTokens(redactor), asyncio.Lock()
         self._grant: Grant | None = None
 
     async def load(self) -> Grant | None:
@@ -96,7 +96,7 @@ class ReferredToken:
     """A token signed by another party. Read each time it is needed, because no event reports its renewal."""
 
     def __init__(self, text: str, redactor: Redactor) -> None:
-        self._text, self._known = text, Known(redactor)
+        self._text, self._known = text, KnownTokens(redactor)
 
     async def __call__(self) -> str:
         try:

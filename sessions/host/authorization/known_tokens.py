@@ -10,7 +10,7 @@ from sessions.mcp.client.authorization import Grant
 _KEPT = 12
 
 
-class Known:
+class KnownTokens:
     """The redactor learns every value of a session's grants. The newest ones are kept alive for the log filter."""
 
     def __init__(self, redactor: Redactor) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from servers.credentials import grants
 from servers.credentials.binding import Destination
-from servers.credentials.grants import GrantGone
+from servers.credentials.grants import GrantMissing
 from servers.credentials.issuers import Expected
 from servers.crypto import SealError
 from servers.enums import IdentityKind
@@ -23,7 +23,7 @@ from servers.validators import origin
 from sessions.connections import client_document
 from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.accounts import account_authorization, expected_issuer, http_for
-from sessions.host.authorization.known_tokens import Known
+from sessions.host.authorization.known_tokens import KnownTokens
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.launch import Launch, tls_of
 from sessions.mcp.client.authorization import Authorization, AuthorizationSettings, Grant, Registration, SignInNeeded
@@ -42,7 +42,7 @@ class RowStore:
     """The grant of one identity at `place`, the address of its server when this object was created."""
 
     def __init__(self, db: Database, identity: int, place: Destination, redactor: Redactor) -> None:
-        self._db, self._identity, self._place, self._known = db, identity, place, Known(redactor)
+        self._db, self._identity, self._place, self._known = db, identity, place, KnownTokens(redactor)
         self._row: int | None = None
 
     async def load(self) -> Grant | None:
@@ -66,7 +66,7 @@ class RowStore:
             await self._db.persist(
                 partial(grants.save, self._identity, self._place, text, _shown(grant), renewed=self._row)
             )
-        except GrantGone as exc:
+        except GrantMissing as exc:
             raise AuthorizationError(str(exc)) from exc
         except (DatabaseAway, SealError) as exc:
             raise _unavailable(exc) from exc

@@ -35,7 +35,7 @@ from sessions.host.subscriptions.reads import ReadReason, Reads
 from sessions.mcp.client import Client
 from sessions.mcp.core.backoff import Backoff
 from sessions.mcp.core.errors import Fault, HttpError, McpError
-from sessions.mcp.core.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
+from sessions.mcp.core.events import AcceptedSubscriptions, Following, FollowingLost, ListKind, ResourceUpdated
 from sessions.mcp.core.listening import normal_form
 from sessions.mcp.core.state import State
 from sessions.subscriptions import versions, watches
@@ -64,7 +64,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
+class _PendingChanges:
     event: Following | FollowingLost
     at: datetime
 
@@ -111,7 +111,7 @@ class Watching:
         #: the resources of the last set that the server answered, while the client listens for it
         self._agreed_set: set[str] | None = None
         self._request_number, self._asked, self._unwatched = 0, -1, unwatched
-        self._news: deque[_News] = deque(maxlen=NEWS_KEPT)
+        self._news: deque[_PendingChanges] = deque(maxlen=NEWS_KEPT)
         self._wake = asyncio.Event()
         self._backoff = Backoff(RETRY_FIRST, RETRY_CEILING)
         #: when the server last agreed, until that agreement is lost or the pauses start again
@@ -178,7 +178,7 @@ class Watching:
             self._reads.request(watch.uri, ReadReason(VersionCause.UPDATED, events=1))
 
     def received(self, event: Following | FollowingLost) -> None:
-        self._news.append(_News(event, timezone.now()))
+        self._news.append(_PendingChanges(event, timezone.now()))
         self._wake.set()
 
     def shed(self) -> None:
@@ -252,7 +252,7 @@ class Watching:
         self._agreed_at = float("inf")
         return self._now() + self._backoff.delay()
 
-    async def _follow(self) -> Honoured:
+    async def _follow(self) -> AcceptedSubscriptions:
         try:
             return await self._client.follow(self._watches.keys(), self._lists)
         except HttpError as error:
@@ -275,13 +275,13 @@ class Watching:
         if asked:
             await self._db.persist(partial(watches.requested, self._lease, asked, timezone.now()))
 
-    def _agreed(self, honoured: Honoured) -> None:
+    def _agreed(self, honoured: AcceptedSubscriptions) -> None:
         """Most agreements have already arrived as an event; a refusal of everything has not."""
         self._followed, self._agreed_set = True, set(self._watches)
         if honoured.passing:
             self._ask_at = self._after_pause()
         if not any(isinstance(news.event, Following) and news.event.honoured == honoured for news in self._news):
-            self._news.append(_News(Following(honoured), timezone.now()))
+            self._news.append(_PendingChanges(Following(honoured), timezone.now()))
 
     async def _could_not_ask(self, error: McpError) -> None:
         words = masked_words(error.detail, self._redactor)
@@ -291,7 +291,7 @@ class Watching:
             await self._lose(f"Request failed: {words}", timezone.now(), in_force=self._listening)
 
     # --- events, in order ---------------------------------------------------------------------------------------------
-    async def _on_event(self, news: _News) -> None:
+    async def _on_event(self, news: _PendingChanges) -> None:
         if isinstance(news.event, Following):
             lost = self._news[0].event if self._news else None
             if isinstance(lost, FollowingLost) and not lost.retried:
@@ -307,7 +307,7 @@ class Watching:
             if not news.event.final:
                 self._ask_at = min(self._ask_at, self._after_pause())
 
-    async def _settle(self, honoured: Honoured, at: datetime) -> None:
+    async def _settle(self, honoured: AcceptedSubscriptions, at: datetime) -> None:
         listening = self._watches.keys() & honoured.resources
         new, self._listening = listening - self._listening, set(listening)
         if not honoured.passing:
@@ -316,7 +316,7 @@ class Watching:
         await self._record(honoured, listening, at)
         self._read_all(new, VersionCause.AFTER_GAP)
 
-    async def _settle_in_vain(self, honoured: Honoured, at: datetime) -> None:
+    async def _settle_in_vain(self, honoured: AcceptedSubscriptions, at: datetime) -> None:
         """The server agreed, and no notification can arrive. To show it as listening would only open a gap each time. Each
         resource is read once, then polled."""
         agreed = self._watches.keys() & honoured.resources
@@ -325,7 +325,7 @@ class Watching:
         self._read_all(new, VersionCause.AFTER_GAP)
 
     async def _record(
-        self, honoured: Honoured, listening: Collection[str], at: datetime, unheard: Collection[str] = ()
+        self, honoured: AcceptedSubscriptions, listening: Collection[str], at: datetime, unheard: Collection[str] = ()
     ) -> None:
         """`unheard`: the server agreed to them too, but sends nothing."""
         silent = self._watches.keys() - listening - set(unheard)
@@ -339,7 +339,7 @@ class Watching:
         if silent and settings.RESOURCE_POLL_SECONDS:
             self._poll_at = self._now()
 
-    def _refusal(self, uri: str, honoured: Honoured) -> str:
+    def _refusal(self, uri: str, honoured: AcceptedSubscriptions) -> str:
         words = masked_words(honoured.refused.get(uri, "The server did not accept this subscription."), self._redactor)
         seconds = settings.RESOURCE_POLL_SECONDS
         return f"{words} It is read every {seconds:g} s instead." if seconds else words

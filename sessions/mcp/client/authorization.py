@@ -212,7 +212,7 @@ class Authorization:
         if known is not None and (lost := _unheard(known, now)):
             settings = replace(settings, document_last=settings.document_last or lost == "metadata_document")
             known = replace(known, registration=None)
-        made = flows.Made(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now)
+        made = flows.FlowSecrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32), now)
         pending = await self._run(flows.sign_in(settings, demand, known, self.signing, made))
         await self._keep_registration(pending.grant, now)
         return pending

@@ -9,7 +9,7 @@ from typing import Any
 from ..core import methods, opening
 from ..core.capabilities import Implementation, declares, demand_answers, derived, own_meta
 from ..core.errors import Fault, McpError, NotReady
-from ..core.events import Event, Honoured, ListKind
+from ..core.events import AcceptedSubscriptions, Event, ListKind
 from ..core.input_requests import ROOTS_CHANGED, Root
 from ..core.limits import Limits
 from ..core.memory import Remembered
@@ -329,7 +329,7 @@ class Client:
 
     async def follow(
         self, resources: Collection[str] = (), lists: Collection[ListKind] = (), tasks: Collection[str] = ()
-    ) -> Honoured:
+    ) -> AcceptedSubscriptions:
         """Follow these from now on, instead of the previous set. Returns what the server agreed to; what it does not
         offer is not requested. McpError: the server could not be asked, and the previous set stays in force.
 

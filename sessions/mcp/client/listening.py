@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..core import methods
 from ..core.backoff import Backoff
 from ..core.errors import Fault, McpError, NotReady, ProtocolError
-from ..core.events import Following, FollowingLost, Honoured
+from ..core.events import AcceptedSubscriptions, Following, FollowingLost
 from ..core.jsonrpc import RequestId
 from ..core.listening import Filter, Listen, Listens, StreamEnd, listen_params, nothing, stream_end
 from .pump import Pump, RequestSpec
@@ -36,12 +36,12 @@ class Listening:
         self._next: _Stream | None = None
         self._replaced: _Stream | None = None
 
-    async def follow(self, requested: Filter, refused: Mapping[str, str]) -> Honoured:
+    async def follow(self, requested: Filter, refused: Mapping[str, str]) -> AcceptedSubscriptions:
         """Listen to this set instead of the previous one; calls must not overlap. McpError when the server could not
         be asked: the previous set then stays in force."""
         if not requested:
             await self._replace(None)
-            return Honoured(refused=refused)
+            return AcceptedSubscriptions(refused=refused)
         stream = self._next = _Stream(self, requested, refused)
         try:
             honoured = await stream.acknowledged
@@ -100,7 +100,7 @@ class _Stream:
         self._loop = asyncio.get_running_loop()
         self._since: float | None = None
         self._leaving = False
-        self.acknowledged: asyncio.Future[Honoured] = self._loop.create_future()
+        self.acknowledged: asyncio.Future[AcceptedSubscriptions] = self._loop.create_future()
         self.task = self._loop.create_task(self._run(), name="mcp listen")
 
     def on_event(self, event: Following) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..core import methods
 from ..core.errors import Fault, McpError, NotReady, RpcError, TransportError
-from ..core.events import Event, Following, FollowingLost, Honoured, ListKind
+from ..core.events import AcceptedSubscriptions, Event, Following, FollowingLost, ListKind
 from ..core.listening import Filter, passes, requestable
 from ..core.session import Session
 from ..core.tasks import declares_extension
@@ -33,7 +33,7 @@ class Subscriptions:
 
     async def follow(
         self, resources: Collection[str] = (), lists: Collection[ListKind] = (), tasks: Collection[str] = ()
-    ) -> Honoured:
+    ) -> AcceptedSubscriptions:
         await self._requester.demand_open()
         if self._following is None:
             self._following = self._new_following()
@@ -71,17 +71,17 @@ class _Following:
     def __init__(self, session: Session, pump: Pump, subscribed: "_Subscribed", listening: Listening) -> None:
         self._session, self._pump = session, pump
         self._subscribed, self._listening = subscribed, listening
-        self._desired, self._honoured = Filter(), Honoured()
+        self._desired, self._honoured = Filter(), AcceptedSubscriptions()
         self._one_at_a_time = asyncio.Lock()
         self._restoring: asyncio.Task[None] | None = None
 
-    async def follow(self, desired: Filter) -> Honoured:
+    async def follow(self, desired: Filter) -> AcceptedSubscriptions:
         async with self._one_at_a_time:
             honoured = await self._ask(desired)
             self._desired = desired
             return honoured
 
-    async def _ask(self, desired: Filter) -> Honoured:
+    async def _ask(self, desired: Filter) -> AcceptedSubscriptions:
         session = self._session
         tasks = session.era is Era.MODERN and declares_extension(session.declared)
         requested, refused = requestable(desired, session.server_capabilities, tasks=tasks)
@@ -142,7 +142,7 @@ class _Subscribed:
     def forget(self) -> None:
         self._held.clear()
 
-    async def follow(self, requested: Filter, refused: Mapping[str, str]) -> Honoured:
+    async def follow(self, requested: Filter, refused: Mapping[str, str]) -> AcceptedSubscriptions:
         gone = self._held.keys() - requested.resources
         new = [uri for uri in requested.resources if not self._held.get(uri)]
         await self._each(self._unsubscribe, gone)
@@ -150,7 +150,7 @@ class _Subscribed:
         refusals = {uri: error.detail or f"error {error.fault}" for uri, error in errors.items()}
         passing = frozenset(uri for uri, error in errors.items() if passes(error))
         honoured = requested.resources - refusals.keys()
-        return Honoured(honoured, requested.lists, refused={**refused, **refusals}, passing=passing)
+        return AcceptedSubscriptions(honoured, requested.lists, refused={**refused, **refusals}, passing=passing)
 
     async def _each(self, act: Callable[[str], Awaitable[None]], uris: Collection[str]) -> dict[str, McpError]:
         """Returns the failures, by URI. NotReady: the session is over."""

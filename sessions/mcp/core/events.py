@@ -59,7 +59,7 @@ class ResourceUpdated:
 
 
 @dataclass(frozen=True, slots=True)
-class Honoured:
+class AcceptedSubscriptions:
     """The part of the requested subscriptions that the server accepted.
 
     `refused` gives the reason for each of the others, by URI, by list (its ListKind) or by task id. It uses the
@@ -80,7 +80,7 @@ class Following:
     After a FollowingLost, read again whatever may have changed in between: the server replays nothing.
     """
 
-    honoured: Honoured
+    honoured: AcceptedSubscriptions
     subscription: RequestId | None = None
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from . import jsonrpc, methods
 from .capabilities import META, declares
 from .errors import HttpError, McpError, NotReady, RpcError
-from .events import Event, Following, Honoured, ListKind, ProtocolViolation
+from .events import AcceptedSubscriptions, Event, Following, ListKind, ProtocolViolation
 from .jsonrpc import Notification, RequestId
 from .notifications import events_of
 from .offered import refusal
@@ -70,7 +70,7 @@ def listen_params(requested: Filter) -> dict[str, Any]:
     return {"notifications": filters}
 
 
-def granted(requested: Filter, acknowledged: Any, refused: Mapping[str, str]) -> Honoured:
+def granted(requested: Filter, acknowledged: Any, refused: Mapping[str, str]) -> AcceptedSubscriptions:
     """The subscriptions that an acknowledgement (`params.notifications`) grants. `refused`: the reasons for those that
     were never requested."""
     subset = acknowledged if isinstance(acknowledged, dict) else {}
@@ -79,7 +79,7 @@ def granted(requested: Filter, acknowledged: Any, refused: Mapping[str, str]) ->
     lists = frozenset(kind for kind in requested.lists if subset.get(methods.LIST_FILTERS[kind]) is True)
     missing = (requested.resources - resources) | (requested.tasks - tasks) | (requested.lists - lists)
     silent = dict.fromkeys(missing, "The server did not accept this subscription.")
-    return Honoured(resources, lists, tasks, {**refused, **silent})
+    return AcceptedSubscriptions(resources, lists, tasks, {**refused, **silent})
 
 
 def _named(requested: frozenset[str], named: Any) -> frozenset[str]:
@@ -109,10 +109,10 @@ def normal_form(uri: str) -> str:
     return scheme.lower() + colon + _ESCAPE.sub(lambda found: found[0].upper(), rest)
 
 
-def nothing(requested: Filter, reason: str, refused: Mapping[str, str]) -> Honoured:
+def nothing(requested: Filter, reason: str, refused: Mapping[str, str]) -> AcceptedSubscriptions:
     """The server refused the whole request; `reason` is in its own words."""
     names = requested.resources | requested.tasks | requested.lists
-    return Honoured(refused={**refused, **dict.fromkeys(names, reason)})
+    return AcceptedSubscriptions(refused={**refused, **dict.fromkeys(names, reason)})
 
 
 # -- meaning of the end of a listen request

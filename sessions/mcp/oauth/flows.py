@@ -86,7 +86,7 @@ def _blank(
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class FlowSecrets:
     """Random values for one sign-in, 256 bits each, and the current time in seconds since the epoch."""
 
     state: str
@@ -95,7 +95,7 @@ class Made:
 
 
 def sign_in(
-    settings: AuthorizationSettings, demand: Demand, known: Grant | None, signer: Signer, made: Made
+    settings: AuthorizationSettings, demand: Demand, known: Grant | None, signer: Signer, made: FlowSecrets
 ) -> Exchange[Pending]:
     """The flow up to the URL that the user is sent to."""
     found = yield from discover(settings, demand, known)
@@ -116,7 +116,7 @@ def sign_in(
     return Pending(made.state, url, made.verifier, grant, made.now, server.iss_promised)
 
 
-def _address(endpoint: str, grant: Grant, client: Registration, made: Made) -> str:
+def _address(endpoint: str, grant: Grant, client: Registration, made: FlowSecrets) -> str:
     digest = hashlib.sha256(made.verifier.encode()).digest()
     query = {
         "response_type": "code",

@@ -18,7 +18,7 @@ def client_context(certificate: str, key: str, ca: str = "") -> ssl.SSLContext:
     """Takes PEM texts. With `ca`, only that authority is trusted, not the public ones. Raises ssl.SSLError."""
     context = ssl.create_default_context(cadata=ca or None)
     if ca:
-        _accept_usual_authorities(context)
+        _accept_default_authorities(context)
     if certificate:
         with _readable(f"{certificate.rstrip()}\n{key}".encode()) as path:
             # an empty passphrase: with none, OpenSSL would prompt for an encrypted key's passphrase on the terminal
@@ -47,12 +47,12 @@ def _readable(data: bytes) -> Iterator[str]:
 def trusting(ca: str) -> ssl.SSLContext:
     """Trusts this authority (PEM) besides the public ones, and presents no certificate. Raises ssl.SSLError."""
     context = ssl.create_default_context()
-    _accept_usual_authorities(context)
+    _accept_default_authorities(context)
     context.load_verify_locations(cadata=ca)
     return context
 
 
-def _accept_usual_authorities(context: ssl.SSLContext) -> None:
+def _accept_default_authorities(context: ssl.SSLContext) -> None:
     """Python 3.13 and later demand extensions of RFC 5280, such as key identifiers, that many private authorities
     omit. Signatures, names and validity are still checked."""
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

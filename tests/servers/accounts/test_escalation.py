@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 
 from servers import access
 from servers.accounts import catalog, links, people, service_accounts
-from servers.accounts.authority import BeyondAuthority
+from servers.accounts.authority import AuthorityExceeded
 from servers.accounts.links import Invitation
 from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome
@@ -80,7 +80,7 @@ def outcome(by: Any, act: Callable[[], Any]) -> type[BaseException] | None:
     assert AuditEvent.objects.count() == events + 1
     assert (event.action, event.outcome) == (AuditAction.PERMISSION_DENY, AuditOutcome.DENIED)
     assert event.actor_name == by.get_username()
-    if isinstance(refusal, BeyondAuthority):
+    if isinstance(refusal, AuthorityExceeded):
         assert json.loads(event.body)["details"]["lacking"] == refusal.lacking != []
     return type(refusal)
 
@@ -88,7 +88,7 @@ def outcome(by: Any, act: Callable[[], Any]) -> type[BaseException] | None:
 def expected(name: str, permissions: frozenset[str], superuser: bool) -> type[BaseException] | None:
     if "manage_users" not in MANAGERS[name]:
         return access.Denied
-    return BeyondAuthority if superuser or permissions - MANAGERS[name] else None
+    return AuthorityExceeded if superuser or permissions - MANAGERS[name] else None
 
 
 @pytest.mark.parametrize("given", GIVEN_CASES)
@@ -147,7 +147,7 @@ def test_no_one_acts_on_an_account_that_has_more_permissions(name: str, held: st
 def test_an_invitation_of_someone_else_is_renewed_or_revoked_only_by_who_could_issue_it(name: str) -> None:
     by, root = manager(name), get_user_model().objects.create_superuser("root")
     issued = links.invite(Actor.of_user(root), root, Invitation("New", "", False, [], ("manage_stdio",)))
-    wanted = None if "manage_stdio" in MANAGERS[name] else BeyondAuthority
+    wanted = None if "manage_stdio" in MANAGERS[name] else AuthorityExceeded
     assert outcome(by, lambda: links.reissue(Actor.of_user(by), by, issued.link)) is wanted
     assert outcome(by, lambda: links.revoke(Actor.of_user(by), by, issued.link)) is wanted
 
@@ -195,8 +195,8 @@ def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str
     if through == "person":
         acts = [lambda: links.issue_password_link(actor, by, target)]
     for act in acts:
-        assert outcome(by, act) is BeyondAuthority
-    with pytest.raises(BeyondAuthority, match=r"Use \$\{PROD_TOKEN\}"):
+        assert outcome(by, act) is AuthorityExceeded
+    with pytest.raises(AuthorityExceeded, match=r"Use \$\{PROD_TOKEN\}"):
         acts[0]()
     by.user_permissions.add(catalog.permission_rows(["grant_reference"])[0])
     by = get_user_model().objects.get(pk=by.pk)
@@ -213,7 +213,7 @@ def test_no_one_takes_a_permission_through_a_group_from_a_member_who_has_more() 
         lambda: people.delete_group(actor, by, everyone),
     )
     for act in acts:
-        assert outcome(by, act) is BeyondAuthority
+        assert outcome(by, act) is AuthorityExceeded
     assert outcome(by, lambda: people.save_group(actor, by, everyone, name="new", given=["view_server"])) is None
     everyone.user_set.remove(senior)
     for act in acts:
@@ -225,8 +225,8 @@ def test_who_may_not_use_a_reference_of_a_group_changes_and_deletes_no_such_grou
     by, deploy = person("mona", "manage_users"), Group.objects.create(name="deploy")
     actor = Actor.of_user(by)
     grant = ReferenceGrant.objects.create(name="PROD_TOKEN", group=deploy)
-    assert outcome(by, lambda: people.save_group(actor, by, deploy, name="other", given=())) is BeyondAuthority
-    assert outcome(by, lambda: people.delete_group(actor, by, deploy)) is BeyondAuthority
+    assert outcome(by, lambda: people.save_group(actor, by, deploy, name="other", given=())) is AuthorityExceeded
+    assert outcome(by, lambda: people.delete_group(actor, by, deploy)) is AuthorityExceeded
     ReferenceGrant.objects.create(name="PROD_TOKEN", user=by)
     assert outcome(by, lambda: people.delete_group(actor, by, deploy)) is None
     assert not ReferenceGrant.objects.filter(pk=grant.pk).exists()

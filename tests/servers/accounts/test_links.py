@@ -239,7 +239,7 @@ def test_of_two_requests_that_found_a_link_at_the_same_time_one_creates_an_accou
     link = links.find(invited().token)
     first, second = (get_user_model()(username=name) for name in ("first", "second"))
     links.join(link, first, "192.0.2.1")
-    with pytest.raises(links.LinkGone):
+    with pytest.raises(links.LinkInvalid):
         links.join(link, second, "192.0.2.2")
     assert users() == ["first"]
 

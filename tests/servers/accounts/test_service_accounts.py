@@ -12,7 +12,7 @@ from django.test import Client
 
 from servers import access, limits
 from servers.accounts import links, people, service_accounts
-from servers.accounts.authority import BeyondAuthority, Refused
+from servers.accounts.authority import AuthorityExceeded, Refused
 from servers.accounts.service_accounts import NewServiceAccount
 from servers.agents import tokens
 from servers.audit.record import Actor
@@ -61,14 +61,14 @@ def test_a_service_account_never_signs_in_and_is_never_a_superuser(manager: Any,
 
 
 def test_nobody_gives_a_service_account_or_takes_by_its_token_what_they_lack(manager: Any, admin: Any) -> None:
-    with pytest.raises(BeyondAuthority):
+    with pytest.raises(AuthorityExceeded):
         service_accounts.add(
             Actor.of_user(manager), manager, NewServiceAccount("strong", permissions=("manage_stdio",))
         )
     strong = service_accounts.add(
         Actor.of_user(admin), admin, NewServiceAccount("strong", permissions=(*PERMISSIONS, "manage_stdio"))
     )
-    with pytest.raises(BeyondAuthority):
+    with pytest.raises(AuthorityExceeded):
         token(manager, strong)
     assert service_accounts.managed_by(manager) == []
     assert service_accounts.managed_by(admin) == [strong]

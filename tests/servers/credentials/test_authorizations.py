@@ -187,7 +187,7 @@ def test_a_sign_in_that_is_not_completed_leaves_the_shared_identity_in_use_and_n
         assert access.identity_key(bea, either) is None
         authorizations.purge()
         assert not Credential.objects.exists()
-        with pytest.raises(grants.GrantGone):
+        with pytest.raises(grants.GrantMissing):
             kept(row.identity, "canary-late", 1)
 
 
@@ -303,7 +303,7 @@ def test_a_token_that_comes_after_its_server_moved_is_not_for_the_new_place(
     moved = Identity.objects.select_related("server").get(server=server)
     assert kept(before, "canary-two", 2, renewed=row.pk)
     assert (token_of(moved), token_of(before)) == ("", "")
-    with pytest.raises(grants.GrantGone):
+    with pytest.raises(grants.GrantMissing):
         kept(before, "canary-first", 1)
     assert Credential.objects.get() == row
     assert kept(moved, "canary-new", 1)
@@ -318,10 +318,10 @@ def test_a_token_that_comes_after_its_sign_in_was_removed_brings_nothing_back(
     kept(shared, "canary-one", 7)
     row = Credential.objects.get()
     vault.delete(actor, admin, row)
-    with pytest.raises(grants.GrantGone):
+    with pytest.raises(grants.GrantMissing):
         kept(shared, "canary-two", 8, renewed=row.pk)
     kept(shared, "canary-new", 1)
-    with pytest.raises(grants.GrantGone):
+    with pytest.raises(grants.GrantMissing):
         kept(shared, "canary-two", 8, renewed=row.pk)
     assert token_of(shared) == "canary-new"
 
@@ -330,7 +330,7 @@ def test_a_sign_in_of_an_identity_that_was_ended_meanwhile_stores_nothing(either
     completed(signing_in(bea, either))
     row = signing_in(bea, either)
     assert identities.end(Actor.of_user(bea), bea, either)
-    with pytest.raises(grants.GrantGone):
+    with pytest.raises(grants.GrantMissing):
         kept(row.identity, "canary-one", 1)
     assert not Credential.objects.exists()
 

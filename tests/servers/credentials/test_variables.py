@@ -46,7 +46,7 @@ def test_a_variable_that_decides_what_runs_is_known(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DATA.split())
-def test_a_variable_of_usual_servers_is_data(name: str) -> None:
+def test_a_variable_of_known_servers_is_data(name: str) -> None:
     assert effect_on_execution(name) == ""
 
 

@@ -12,7 +12,7 @@ from servers.audit.record import Actor
 from servers.enums import AuditAction, AuditOutcome, Ecosystem, PinState
 from servers.models import AuditEvent, PinnedPackage, Server
 from servers.packages import checks, locks, page, pins
-from servers.packages.pins import NoLonger, Pin
+from servers.packages.pins import Pin, StaleConfirmation
 from servers.registration import registering
 from servers.registration.exporting import export
 from servers.registration.importing import applying
@@ -100,7 +100,7 @@ def test_other_content_of_the_same_version_is_pinned_by_a_deliberate_act_of_its_
 def test_an_offer_that_changed_since_the_page_was_shown_is_not_taken(server: Server, actor: Actor, admin: Any) -> None:
     put(server, PinState.PINNED)
     put(server, PinState.OFFERED, pin_of("1.2.4"))
-    with pytest.raises(NoLonger):
+    with pytest.raises(StaleConfirmation):
         pins.update(actor, admin, server, "sha512-1.2.5")
     assert pinned(server).version == "1.2.3"
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from servers.enums import TransportKind
+from servers.registration.adding.known_servers import REFERENCE_SERVERS, REMOTE_SERVERS, KnownServer, known_server
 from servers.registration.adding.reading import Reading, read_source
-from servers.registration.adding.usual_servers import REFERENCE_SERVERS, REMOTE_SERVERS, UsualServer, usual_server
 from servers.secret import Secret
 
 TOKEN = "sk-aaaaaaaaaaaaaaaaaaaaaaa1"
@@ -169,12 +169,12 @@ def test_another_server_of_the_text_is_read_when_it_is_chosen() -> None:
     assert chosen.digest != read_source(text, 0).digest
 
 
-def filled(server: UsualServer) -> Reading:
+def filled(server: KnownServer) -> Reading:
     return read_source(server.source, 0, dict.fromkeys(range(len(server.fields)), "/srv/work/graph.jsonl"))
 
 
 @pytest.mark.parametrize("server", [*REFERENCE_SERVERS, *REMOTE_SERVERS], ids=lambda server: server.key)
-def test_each_template_asks_for_its_fields_and_registers_with_them(server: UsualServer) -> None:
+def test_each_template_asks_for_its_fields_and_registers_with_them(server: KnownServer) -> None:
     fresh = read_source(server.source)
     assert [need.label for need in fresh.needs] == [one.label for one in server.fields]
     assert fresh.entry is not None
@@ -191,7 +191,7 @@ def test_each_template_asks_for_its_fields_and_registers_with_them(server: Usual
 
 def test_templates_grant_what_their_server_needs_and_nothing_before_it_is_known() -> None:
     def granted(key: str) -> list[str]:
-        server = usual_server(key)
+        server = known_server(key)
         assert server is not None
         assert (read_source(server.source).registration or 0).writable_paths == []  # type: ignore[union-attr]
         return (filled(server).registration or 0).writable_paths  # type: ignore[union-attr]

@@ -16,7 +16,7 @@ from sessions.agents import asgi
 from sessions.agents.calls import outcomes
 from sessions.agents.calls.outcomes import Ended
 from sessions.agents.endpoints import Entry
-from sessions.agents.exchange import Exchange, Via
+from sessions.agents.exchange import BundleRoute, Exchange
 from sessions.enums import CallState
 from sessions.mcp.core import json_text
 from sessions.mcp.core.versions import Era
@@ -28,10 +28,10 @@ from tests.sessions.agents.door import LEGACY, MODERN, Door, make_listed, token_
 ASKED = {"a": {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {}}}}
 ECHO = {"name": "echo", "arguments": {}}
 LINK = {"type": "resource_link", "uri": "test://a", "name": "a"}
-VIA = Via("Team", "web__t", partial(uris.exposed_uri, "web"))
+VIA = BundleRoute("Team", "web__t", partial(uris.exposed_uri, "web"))
 
 
-def told(text: str, era: Era, method: str = "tools/call", via: Via | None = None) -> bytes:
+def told(text: str, era: Era, method: str = "tools/call", via: BundleRoute | None = None) -> bytes:
     revision = MODERN if era is Era.MODERN else LEGACY
     exchange = Exchange(cast("Entry", None), era, revision, 1, method, {"name": "t"}, {}, "", "", via=via)
     return outcomes.message(exchange, Ended(Call(state=CallState.SUCCEEDED, server_name="Web", target="t"), text))
@@ -101,7 +101,7 @@ def test_an_agent_hears_why_its_call_was_cancelled_and_whether_it_ran(
     ],
 )
 def test_structured_content_that_is_not_parsed_is_the_same(
-    monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], era: Era, via: Via | None
+    monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], era: Era, via: BundleRoute | None
 ) -> None:
     text = json.dumps(result)
     parsed = told(text, era, via=via)

@@ -16,7 +16,7 @@ from sessions.host.subscriptions.notification_counts import CountWriter, Notific
 from sessions.host.subscriptions.reads import ReadReason, Reads
 from sessions.host.subscriptions.watching import HELD_SECONDS, SHED_EVERY_SECONDS, Watching
 from sessions.mcp.core.errors import Fault, HttpError, McpError, ProtocolError, TransportError
-from sessions.mcp.core.events import Following, FollowingLost, Honoured, ListKind, ResourceUpdated
+from sessions.mcp.core.events import AcceptedSubscriptions, Following, FollowingLost, ListKind, ResourceUpdated
 from sessions.mcp.core.state import State
 from sessions.subscriptions.watches import ENDED_SESSION, Watch
 
@@ -73,12 +73,14 @@ class Server:
         self.state = State.DISCONNECTED
         raise ProtocolError(Fault.MESSAGE_LIMIT, "The server sent a message over the limit of 9 bytes.")
 
-    async def follow(self, resources: Any = (), lists: Any = ()) -> Honoured:
+    async def follow(self, resources: Any = (), lists: Any = ()) -> AcceptedSubscriptions:
         self.asked.append(set(resources))
         if self.problems:
             raise self.problems.popleft()
         refused = dict.fromkeys(self.passing & set(resources), "not in time")
-        honoured = Honoured(frozenset(resources) - self.passing, refused=refused, passing=frozenset(refused))
+        honoured = AcceptedSubscriptions(
+            frozenset(resources) - self.passing, refused=refused, passing=frozenset(refused)
+        )
         if self.silent is not None:
             self.silent(Following(honoured))
         return honoured

@@ -1,6 +1,6 @@
 """stdio servers: a child process that exchanges one JSON-RPC message per line."""
 
-from .confinement import Confinement, Confines, Tier, is_interface, overlaps
+from .confinement import Confinement, MachineConfinement, Tier, is_interface, overlaps
 from .connect_gate import Host, Network
 from .container import Runtime
 from .lifetime import Isolation, isolation, prepare_loop
@@ -9,9 +9,9 @@ from .transport import StdioTransport
 
 __all__ = [
     "Confinement",
-    "Confines",
     "Host",
     "Isolation",
+    "MachineConfinement",
     "Network",
     "Runtime",
     "StdioTransport",

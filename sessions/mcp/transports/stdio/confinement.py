@@ -105,7 +105,7 @@ class Tier(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Confines:
+class MachineConfinement:
     """How servers are confined on this machine. `view`: each also has a file system view of its own. `alone`: each has
     a PID namespace of its own. `counted`: processes are counted per server. `has_image`: an image replaces the system's
     programs. `reason`: why there is no better tier."""
@@ -197,7 +197,7 @@ def job(
     *,
     cwd: str,
     environment: Mapping[str, str],
-    confines: Confines,
+    confines: MachineConfinement,
 ) -> dict[str, Any]:
     """The input of runner.py. Reads directories: call it in a thread."""
     given, view, isolated = list(arguments), confines.view, confines.has_own_tmp

@@ -66,7 +66,7 @@ class Runtime:
 
 
 @dataclass(frozen=True, slots=True)
-class Abilities:
+class RuntimeFeatures:
     """`roots`: it runs a folder instead of an image. `keeps_users`: it gives an ordinary user their own number inside."""
 
     roots: bool
@@ -77,12 +77,12 @@ def _problem(words: str) -> LaunchError:
     return LaunchError(Fault.SPAWN_FAILED, words)
 
 
-async def abilities(runtime: Runtime) -> Abilities:
+async def abilities(runtime: Runtime) -> RuntimeFeatures:
     """What the help of its command `run` says. LaunchError if the runtime cannot be used."""
     code, output, errors = await _output([runtime.program(), *runtime.words[1:], "run", "--help"])
     if code:
         raise _problem(f"`{runtime.name} run --help` failed: {_short(errors or output)}")
-    found = Abilities(roots="--rootfs" in output, keeps_users="--rootfs" in output and "--userns" in output)
+    found = RuntimeFeatures(roots="--rootfs" in output, keeps_users="--rootfs" in output and "--userns" in output)
     if not runtime.image and not found.roots:
         raise _problem(f"{runtime.name} runs images only. Name one with MCPADMIN_CONTAINER_IMAGE.")
     return found
@@ -184,7 +184,7 @@ def _remove_unused(folder: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def command(runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _Place) -> list[str]:
+def command(runtime: Runtime, found: RuntimeFeatures, job: Mapping[str, Any], place: _Place) -> list[str]:
     """Runs the keeper. Nothing in it is secret: job and environment of the server reach it over its socket."""
     name = f"mcpadmin-{os.path.basename(place.folder).removeprefix(_PREFIX)}"
     words = [runtime.program(), *runtime.words[1:], "run", "--detach", "--rm", "--name", name]
@@ -232,7 +232,7 @@ def _most(name: str) -> str:
     return f"{most}:{most}"
 
 
-def launch(runtime: Runtime, found: Abilities, job: Mapping[str, Any]) -> Callable[..., Any]:
+def launch(runtime: Runtime, found: RuntimeFeatures, job: Mapping[str, Any]) -> Callable[..., Any]:
     """A confined_start.Launch."""
 
     async def launched(
@@ -262,7 +262,7 @@ def launch(runtime: Runtime, found: Abilities, job: Mapping[str, Any]) -> Callab
 
 
 async def _started(
-    runtime: Runtime, found: Abilities, job: Mapping[str, Any], place: _Place
+    runtime: Runtime, found: RuntimeFeatures, job: Mapping[str, Any], place: _Place
 ) -> tuple[socket.socket, int]:
     """The keeper socket of a new container, and its first process as we see it."""
     loop = asyncio.get_running_loop()

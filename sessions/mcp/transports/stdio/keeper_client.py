@@ -134,7 +134,7 @@ async def attached(
     return transport
 
 
-class Nursery:
+class ZygoteProcess:
     """The process that forks the keepers of one worker. It is restarted if it has ended."""
 
     def __init__(self) -> None:
@@ -180,14 +180,14 @@ class Nursery:
         return ours, process
 
 
-_nurseries: dict[asyncio.AbstractEventLoop, Nursery] = {}
+_nurseries: dict[asyncio.AbstractEventLoop, ZygoteProcess] = {}
 
 
-def nursery() -> Nursery:
+def nursery() -> ZygoteProcess:
     loop = asyncio.get_running_loop()
     for other in [loop_ for loop_ in _nurseries if loop_.is_closed()]:
         _nurseries.pop(other).close()
-    return _nurseries.setdefault(loop, Nursery())
+    return _nurseries.setdefault(loop, ZygoteProcess())
 
 
 async def start(factory: Callable[[], asyncio.SubprocessProtocol], control: int, alive: int) -> KeeperTransport:

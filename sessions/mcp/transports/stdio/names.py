@@ -23,7 +23,7 @@ _PATIENCE, _IDLE = 5.0, 30.0
 _MOST_CONNECTIONS: Final = 64
 
 
-class Asks(Protocol):
+class LookupRules(Protocol):
     def may_ask_for(self, name: str) -> bool: ...
 
     def learn(self, name: str, addresses: list[str]) -> None: ...
@@ -67,10 +67,10 @@ class Forwarder:
 
     def __init__(self) -> None:
         self._starting: asyncio.Future[asyncio.Server] | None = None
-        self._askers: dict[int, Asks] = {}
+        self._askers: dict[int, LookupRules] = {}
         self._connections: Counter[int] = Counter()
 
-    async def address(self, client: socket.socket, asker: Asks) -> tuple[str, int] | tuple[str, int, int, int]:
+    async def address(self, client: socket.socket, asker: LookupRules) -> tuple[str, int] | tuple[str, int, int, int]:
         """The address to connect this socket to; it is remembered as the server's socket. OSError."""
         if self._starting is None or _failed(self._starting):  # without a free descriptor, for example
             self._starting = asyncio.ensure_future(self._start())
@@ -128,7 +128,7 @@ def forwarder() -> Forwarder:
     return _forwarders.setdefault(loop, Forwarder())
 
 
-async def _answer(question: bytes, asker: Asks) -> bytes:
+async def _answer(question: bytes, asker: LookupRules) -> bytes:
     try:
         name = _question_name(question)
         check(name)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...core.errors import LaunchError
 from . import confined_start, container
-from .confinement import PYTHON, RUNNER, Confinement, Confines, Tier, job, threads
+from .confinement import PYTHON, RUNNER, Confinement, MachineConfinement, Tier, job, threads
 from .connect_gate import AddressRules, Gate, Network
 from .container import Runtime
 from .lifetime import PREFIXES, Isolation, found, isolation, resolved
@@ -46,8 +46,8 @@ print(json.dumps(found))
 _PROBE_SECONDS: Final = 20.0
 #: size of the folder /tmp that bubblewrap keeps in memory
 _TMP_BYTES: Final = 256 * 1024 * 1024
-_found: Confines | None = None
-_containers: tuple[Runtime, container.Abilities] | None = None
+_found: MachineConfinement | None = None
+_containers: tuple[Runtime, container.RuntimeFeatures] | None = None
 
 
 def user(number: int, *, draft: bool = False) -> int | None:
@@ -95,7 +95,7 @@ def stands_for_owners() -> bool:
     return os.geteuid() != 0 or first[:1] != ["0"] or first[1] == "0"
 
 
-async def confines(runtime: Runtime | None = None) -> Confines:
+async def confines(runtime: Runtime | None = None) -> MachineConfinement:
     """The best tier that works here. The first call in a process probes for it. `runtime`: a container runtime to try
     first."""
     global _found
@@ -109,7 +109,7 @@ def has_view() -> bool:
     return _found is None or _found.has_own_tmp
 
 
-async def _probed(runtime: Runtime | None) -> Confines:
+async def _probed(runtime: Runtime | None) -> MachineConfinement:
     reasons: list[str] = []
     if runtime is not None:
         found, problem = await _in_containers(runtime)
@@ -126,7 +126,7 @@ async def _probed(runtime: Runtime | None) -> Confines:
         if view and not namespaces:
             continue
         by_bubblewrap = tier is Tier.BUBBLEWRAP
-        tried = Confines(
+        tried = MachineConfinement(
             tier,
             view,
             alone=namespaces or by_bubblewrap,
@@ -138,10 +138,10 @@ async def _probed(runtime: Runtime | None) -> Confines:
             return tried
         log.info("confinement.%s view=%s does not work: %s", tier, view, problem)
         reasons.append(f"{_NAMES[tier]}: {problem}")
-    return Confines(Tier.NONE, False, reason=" ".join(dict.fromkeys(reasons)))
+    return MachineConfinement(Tier.NONE, False, reason=" ".join(dict.fromkeys(reasons)))
 
 
-async def _in_containers(runtime: Runtime) -> tuple[Confines | None, str]:
+async def _in_containers(runtime: Runtime) -> tuple[MachineConfinement | None, str]:
     """The tier, or why it does not work."""
     global _containers
     if sys.platform != "linux":
@@ -151,7 +151,7 @@ async def _in_containers(runtime: Runtime) -> tuple[Confines | None, str]:
     except LaunchError as unusable:
         return None, unusable.detail
     _containers = runtime, abilities
-    tried = Confines(
+    tried = MachineConfinement(
         Tier.CONTAINER,
         view=False,
         alone=True,
@@ -176,7 +176,7 @@ _FOR_ORDINARY_USERS: Final = (
 _NAMES: Final = {Tier.LANDLOCK: "Landlock", Tier.BUBBLEWRAP: "bubblewrap"}
 
 
-async def _problem(tried: Confines) -> str:
+async def _problem(tried: MachineConfinement) -> str:
     """Why a tier does not work; empty if it does."""
     if sys.platform != "linux":
         return "only Linux has it."
@@ -194,7 +194,7 @@ async def _problem(tried: Confines) -> str:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _try(tried: Confines, folder: Path, port: int) -> str:
+async def _try(tried: MachineConfinement, folder: Path, port: int) -> str:
     secret, confinement = await asyncio.get_running_loop().run_in_executor(threads, _scene, folder)
     output = await _output(tried, confinement, [f"{confinement.home}/own", secret, str(port), str(os.getpid())])
     got = json.loads(output)
@@ -237,7 +237,7 @@ class _Collector(asyncio.SubprocessProtocol):
             self.ended.set()
 
 
-async def _output(tried: Confines, confinement: Confinement, arguments: list[str]) -> bytes:
+async def _output(tried: MachineConfinement, confinement: Confinement, arguments: list[str]) -> bytes:
     collector = _Collector()
     program = sys.executable
     environment = {"PATH": os.defpath}
@@ -263,7 +263,7 @@ async def _output(tried: Confines, confinement: Confinement, arguments: list[str
     return collector.output
 
 
-async def launch(tried: Confines, made: dict[str, Any]) -> confined_start.Launch:
+async def launch(tried: MachineConfinement, made: dict[str, Any]) -> confined_start.Launch:
     """How a child with this job is started."""
     if tried.tier is Tier.CONTAINER and _containers is not None:
         return container.launch(*_containers, made)

@@ -162,7 +162,7 @@ def test_what_is_wrong_is_said_in_words(raw: dict[str, Any], words: str) -> None
     ],
     ids=range(4),
 )
-def test_a_stand_in_of_an_argument_must_be_filled_in(
+def test_an_example_value_of_an_argument_must_be_filled_in(
     raw: dict[str, Any], typed: dict[str, str], becomes: list[str]
 ) -> None:
     assert {need.key for need in entry(raw).unmet({})} == typed.keys()
@@ -171,7 +171,7 @@ def test_a_stand_in_of_an_argument_must_be_filled_in(
     assert (found.registration.arguments, found.unmet(typed)) == (becomes, [])
 
 
-def test_a_stand_in_of_a_header_keeps_the_words_around_it() -> None:
+def test_an_example_value_of_a_header_keeps_the_words_around_it() -> None:
     raw = {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer YOUR_TOKEN"}}
     (need,) = entry(raw).needs
     assert (need.key, need.label, need.printed, need.secret) == (
@@ -185,7 +185,7 @@ def test_a_stand_in_of_a_header_keeps_the_words_around_it() -> None:
     assert [value.text() for value in found.registration.values] == ["Bearer t-1"]
 
 
-def test_what_mcpadmin_exported_has_no_stand_ins() -> None:
+def test_what_mcpadmin_exported_has_no_example_values() -> None:
     assert entry({"command": "x", "args": ["/path/to/a"], "mcpadmin": {"slug": "a"}}).needs == ()
 
 

@@ -15,7 +15,7 @@ from sessions.mcp.client import Answer, InputRequest
 from sessions.mcp.core.tasks import EXTENSION, TaskOptions
 from sessions.mcp.transports.registry import StdioSpec
 from tests.sessions.mcp.client.task_server import TaskServer, over_http
-from tests.sessions.mcp.transports.making import Made, connected, http
+from tests.sessions.mcp.transports.making import FlowSecrets, connected, http
 from tests.sessions.mcp.transports.scripted_http import scripted_http
 
 SERVER = str(Path(__file__).with_name("task_server.py"))
@@ -24,7 +24,7 @@ DECLARED = {"extensions": {EXTENSION: {}}, "elicitation": {"form": {}}}
 
 @dataclass
 class Setting:
-    made: Made
+    made: FlowSecrets
     era: str
     transport: str
 

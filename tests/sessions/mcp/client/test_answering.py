@@ -24,13 +24,13 @@ from tests.sessions.mcp.client.answers import (
     refuse,
     value,
 )
-from tests.sessions.mcp.transports.making import Made, connected
+from tests.sessions.mcp.transports.making import FlowSecrets, connected
 
 pytestmark = pytest.mark.integration
 ROOTS = (Root("file:///srv/a", "A"), Root("file:///srv/b"))
 
 
-async def answers_to(made: Made, *questions: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+async def answers_to(made: FlowSecrets, *questions: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
     answers: list[dict[str, Any]] = value(await made.client.call_tool("ask", ask(*questions), **more))
     return answers
 

@@ -9,7 +9,7 @@ from sessions.mcp.client.cache import MAX_BYTES, MAX_ENTRIES, Cache, list_key, r
 from sessions.mcp.core.caching import LONGEST_TTL_MS, Hints, hints_of
 from sessions.mcp.core.errors import RpcError
 from sessions.mcp.core.events import ListChanged, ListKind, ResourceUpdated
-from tests.sessions.mcp.transports.making import Made, connected, http
+from tests.sessions.mcp.transports.making import FlowSecrets, connected, http
 from tests.sessions.mcp.transports.scripted_http import Asked, Line, Peer, legacy, scripted_http
 
 from .feeds import Feeds, feeding
@@ -109,7 +109,7 @@ def feeds() -> Feeds:
     return made
 
 
-async def read(made: Made, *, cached: bool = True) -> None:
+async def read(made: FlowSecrets, *, cached: bool = True) -> None:
     assert (await made.client.read_resource("note://a", cached=cached))["contents"] == READ["contents"]
     assert (await made.client.list_tools(cached=cached)).items == TOOLS["tools"]
 

@@ -13,7 +13,7 @@ from sessions.mcp.client import listening
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.core.events import Following, FollowingLost, ListKind, ResourceUpdated
 from sessions.mcp.transports.registry import StdioSpec, WebSocketSpec
-from tests.sessions.mcp.transports.making import LOCAL, Made, connected
+from tests.sessions.mcp.transports.making import LOCAL, FlowSecrets, connected
 from tests.sessions.mcp.transports.scripted_websocket import scripted_websocket
 
 from .feeds import SUBSCRIPTION_ID
@@ -36,11 +36,11 @@ def updated(uri: str, of: Any) -> dict[str, Any]:
     return {"method": "notifications/resources/updated", "params": {"uri": uri, "_meta": {SUBSCRIPTION_ID: of}}}
 
 
-async def send(made: Made, *messages: dict[str, Any]) -> None:
+async def send(made: FlowSecrets, *messages: dict[str, Any]) -> None:
     await made.client.call_tool("send", {"messages": list(messages)})
 
 
-async def seen(made: Made) -> dict[str, Any]:
+async def seen(made: FlowSecrets) -> dict[str, Any]:
     value: dict[str, Any] = json.loads((await made.client.call_tool("seen", {})).content[0]["text"])
     return value
 

@@ -26,7 +26,7 @@ from sessions.mcp.core.limits import Limits
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.core.tasks import EXTENSION
 from sessions.mcp.transports.egress import socket_factory
-from tests.sessions.mcp.transports.making import LOCAL, Made, connected, http
+from tests.sessions.mcp.transports.making import LOCAL, FlowSecrets, connected, http
 
 from .feeds import EVERYTHING, Feeds, feeding
 from .waiting import until
@@ -48,7 +48,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "_OVERLAP", 0.0)
 
 
-async def followed(made: Made, feeds: Feeds, **wanted: Any) -> Any:
+async def followed(made: FlowSecrets, feeds: Feeds, **wanted: Any) -> Any:
     """The stream of `follow(**wanted)`, acknowledged in full."""
     asking = asyncio.create_task(made.client.follow(**wanted))
     stream = await feeds.next()

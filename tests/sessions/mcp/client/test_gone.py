@@ -8,7 +8,7 @@ import pytest
 from sessions.mcp.client import InputRequest
 from sessions.mcp.core.input_requests import WithdrawalReason
 from tests.sessions.mcp.client.answers import ELICIT, FORM, asking, question
-from tests.sessions.mcp.transports.making import Made, connected
+from tests.sessions.mcp.transports.making import FlowSecrets, connected
 
 pytestmark = pytest.mark.integration
 VISIT = {"mode": "url", "elicitationId": "v-1", "url": "https://a.example/x", "message": "Sign in"}
@@ -31,7 +31,7 @@ class Person:
         raise AssertionError("unreachable")
 
 
-async def asked(made: Made, person: Person) -> None:
+async def asked(made: FlowSecrets, person: Person) -> None:
     await made.client.call_tool("send", {"messages": [question("e", ELICIT, FORM)]})
     await person.began.wait()
 

@@ -10,13 +10,13 @@ from sessions.mcp.core.events import LogMessage
 from sessions.mcp.transports.registry import StdioSpec
 from tests.peers.peers import run_peer
 from tests.sessions.mcp.client.waiting import until
-from tests.sessions.mcp.transports.making import Made, connected, http
+from tests.sessions.mcp.transports.making import FlowSecrets, connected, http
 
 pytestmark = pytest.mark.integration
 SHELF = StdioSpec(sys.executable, (str(Path(__file__).parents[2] / "host" / "shelf_server.py"),))
 
 
-def tags(made: Made) -> list[object]:
+def tags(made: FlowSecrets) -> list[object]:
     return [event.tag for event in made.of(LogMessage)]
 
 

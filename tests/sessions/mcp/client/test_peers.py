@@ -13,7 +13,7 @@ from sessions.mcp.core.results import Step
 from sessions.mcp.core.state import State
 from sessions.mcp.transports.registry import Spec, StdioSpec
 from tests.peers.peers import peer_command, run_peer
-from tests.sessions.mcp.transports.making import Made, connected, http, unconnected
+from tests.sessions.mcp.transports.making import FlowSecrets, connected, http, unconnected
 from tests.sessions.mcp.transports.processes import children, descendants, gone
 
 pytestmark = pytest.mark.integration
@@ -41,7 +41,7 @@ def spec_of(name: str, transport: str) -> Iterator[Spec]:
 
 
 @pytest.fixture(params=PEERS, ids=lambda peer: f"{peer[0]}-{peer[1]}")
-async def peer(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Made, str, str, str]]:
+async def peer(request: pytest.FixtureRequest) -> AsyncIterator[tuple[FlowSecrets, str, str, str]]:
     name, transport, era, revision = request.param
     with spec_of(name, transport) as spec:
         async with connected(spec) as made:
@@ -49,7 +49,7 @@ async def peer(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Made, str,
 
 
 async def test_a_session_is_settled_and_lists_calls_and_reads_one_at_a_time_and_many_at_once(
-    peer: tuple[Made, str, str, str], subtests: pytest.Subtests
+    peer: tuple[FlowSecrets, str, str, str], subtests: pytest.Subtests
 ) -> None:
     made, name, era, revision = peer
     client, opened, key = made.client, made.connected, "message" if name == "everything" else "text"

@@ -26,7 +26,7 @@ from tests.sessions.mcp.client.answers import (
     refuse,
     value,
 )
-from tests.sessions.mcp.transports.making import Made, connected
+from tests.sessions.mcp.transports.making import FlowSecrets, connected
 
 pytestmark = pytest.mark.integration
 AS_TASK = {"task": {"ttl": 600_000}}
@@ -52,18 +52,18 @@ class Person:
 
 
 @asynccontextmanager
-async def server(answer: Any, revision: str = "2025-11-25") -> AsyncIterator[Made]:
+async def server(answer: Any, revision: str = "2025-11-25") -> AsyncIterator[FlowSecrets]:
     async with connected(asking(revision), capabilities=None, answers={ELICIT: answer, SAMPLE: answer}) as made:
         yield made
 
 
-async def asked_of(made: Made, identity: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+async def asked_of(made: FlowSecrets, identity: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """The response that the server receives to one request."""
     (reply,) = value(await made.client.call_tool("ask", ask(question(identity, method, params))))
     return reply
 
 
-async def begun(made: Made, identity: int = 1, method: str = ELICIT, params: dict[str, Any] = FORM) -> str:
+async def begun(made: FlowSecrets, identity: int = 1, method: str = ELICIT, params: dict[str, Any] = FORM) -> str:
     created = (await asked_of(made, identity, method, params | AS_TASK))["result"]["task"]
     assert created["status"] == "working"
     assert created["pollInterval"] == 1_000

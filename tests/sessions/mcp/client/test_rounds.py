@@ -23,7 +23,7 @@ from tests.sessions.mcp.client.answers import (
     defaults,
     refuse,
 )
-from tests.sessions.mcp.transports.making import Made, connected, http
+from tests.sessions.mcp.transports.making import FlowSecrets, connected, http
 from tests.sessions.mcp.transports.scripted_http import Asked, Line, Peer, Script, modern, scripted_http
 
 pytestmark = pytest.mark.integration
@@ -148,7 +148,7 @@ async def test_prompts_and_resources_may_ask_back_too(method: str, ask: Callable
     assert (second["requestState"], list(second["inputResponses"])) == ("s", ["who"])
 
 
-async def fail_call(script: Script, **more: Any) -> tuple[McpError, Peer, Made]:
+async def fail_call(script: Script, **more: Any) -> tuple[McpError, Peer, FlowSecrets]:
     async with scripted_http(script) as peer, serving(peer, **more) as made:
         with pytest.raises(McpError) as caught:
             await made.client.call_tool("t", {})
@@ -331,7 +331,7 @@ async def test_a_later_round_that_cannot_be_sent_proves_nothing_about_the_first(
 VISIT = {"mode": "url", "elicitationId": "v-1", "url": "https://a.example/login", "message": "Sign in"}
 
 
-async def required(made: Made, *elicitations: Any, **more: Any) -> str:
+async def required(made: FlowSecrets, *elicitations: Any, **more: Any) -> str:
     result = await made.client.call_tool("require", {"elicitations": list(elicitations)}, **more)
     return str(json.loads(result.content[0]["text"]))
 

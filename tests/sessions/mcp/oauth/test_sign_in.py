@@ -21,7 +21,7 @@ from tests.sessions.mcp.oauth.walking import Signer, documents, walk
 SERVER, ISSUER = "https://mcp.example/mcp", "https://as.example"
 SETTINGS = AuthorizationSettings(SERVER, redirect_uri="https://hub.example/back", client_name="hub")
 PLAIN = Demand()
-MADE = flows.Made("s" * 43, "v" * 43, 1000.0)
+MADE = flows.FlowSecrets("s" * 43, "v" * 43, 1000.0)
 RESOURCE_AT = "https://mcp.example/.well-known/oauth-protected-resource/mcp"
 SERVER_AT = "https://as.example/.well-known/oauth-authorization-server"
 METADATA = {

@@ -12,7 +12,16 @@ import sys
 from pathlib import Path
 
 from sessions.mcp.transports.registry import StdioSpec, open_transport
-from sessions.mcp.transports.stdio import Confinement, Confines, Runtime, Tier, confines, prepare_loop, tiers, user
+from sessions.mcp.transports.stdio import (
+    Confinement,
+    MachineConfinement,
+    Runtime,
+    Tier,
+    confines,
+    prepare_loop,
+    tiers,
+    user,
+)
 from tests.sessions.mcp.transports.robbery import Receiver
 
 
@@ -39,5 +48,5 @@ async def run(runtime: str, folder: Path, script: str, *, ends: bool) -> None:
 
 if __name__ == "__main__":
     if not sys.argv[1]:
-        tiers._found = Confines(Tier.LANDLOCK, view=False)
+        tiers._found = MachineConfinement(Tier.LANDLOCK, view=False)
     asyncio.run(run(sys.argv[1], Path(sys.argv[2]), sys.argv[3], ends=sys.argv[4:] == ["ends"]))

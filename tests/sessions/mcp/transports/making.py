@@ -24,7 +24,7 @@ PATIENT = Timeouts(probe=30, initialize=60, request=60, tool=60, total=120)
 
 
 @dataclass
-class Made:
+class FlowSecrets:
     client: Client
     connected: Connected
     events: list[Event] = field(default_factory=list)
@@ -66,11 +66,11 @@ def silent_address() -> Iterator[tuple[str, int]]:
 
 
 @asynccontextmanager
-async def connected(spec: Spec, **more: Any) -> AsyncIterator[Made]:
+async def connected(spec: Spec, **more: Any) -> AsyncIterator[FlowSecrets]:
     events: list[Event] = []
     client = unconnected(spec, events, **more)
     try:
-        yield Made(client, await client.connect(), events)
+        yield FlowSecrets(client, await client.connect(), events)
     finally:
         await client.close()
 

@@ -24,8 +24,8 @@ from sessions.mcp.core.errors import McpError
 from sessions.mcp.transports.registry import StdioSpec, open_transport
 from sessions.mcp.transports.stdio import (
     Confinement,
-    Confines,
     Host,
+    MachineConfinement,
     Network,
     Runtime,
     Tier,
@@ -197,7 +197,7 @@ def main(tier: str, view: str, folder: str) -> None:
     alone = tier == "bubblewrap" or bool(shutil.which("unshare"))
     runtime = Runtime(tuple(shlex.split(view))) if tier == "container" else None
     if runtime is None:
-        tiers._found = Confines(Tier(tier), view == "view", alone=alone, counted=os.geteuid() != 0)
+        tiers._found = MachineConfinement(Tier(tier), view == "view", alone=alone, counted=os.geteuid() != 0)
     print(json.dumps(asyncio.run(robbed(Path(folder), runtime))))
 
 

@@ -20,8 +20,8 @@ from sessions.mcp.core.session import Outgoing
 from sessions.mcp.transports.registry import StdioSpec, open_transport
 from sessions.mcp.transports.stdio import (
     Confinement,
-    Confines,
     Host,
+    MachineConfinement,
     Network,
     Tier,
     confines,
@@ -186,7 +186,7 @@ async def test_without_namespaces_a_package_manager_beside_a_server_does_not_end
     given = confinement(folder)
     if given.uid is None:
         pytest.skip("servers have no users of their own here")
-    monkeypatch.setattr(tiers, "_found", Confines(Tier.LANDLOCK, view=False))
+    monkeypatch.setattr(tiers, "_found", MachineConfinement(Tier.LANDLOCK, view=False))
     script = "echo up; read -r line; echo got $line"
     server, receiver = await open_transport(StdioSpec("/bin/sh", ("-c", script), confinement=given)), Receiver()
     try:

@@ -12,7 +12,7 @@ from sessions.mcp.core.events import DiagnosticLine, ProtocolViolation
 from sessions.mcp.core.state import State
 
 from .http_answers import NO_ANSWERS_OF_A_STREAM
-from .making import SMALL, Made, connected, http, unconnected
+from .making import SMALL, FlowSecrets, connected, http, unconnected
 from .scripted_http import Asked, Line, Peer, scripted_http
 from .scripted_sse import ENDPOINT, OK, SseServer, answer_before_the_post_ends
 
@@ -24,7 +24,7 @@ def sse(url: str, **more: Any) -> Any:
 
 
 @asynccontextmanager
-async def session(server: SseServer, **more: Any) -> AsyncIterator[tuple[Made, Peer]]:
+async def session(server: SseServer, **more: Any) -> AsyncIterator[tuple[FlowSecrets, Peer]]:
     async with scripted_http(server.script) as peer, connected(sse(peer.url, limits=SMALL), **more) as made:
         yield made, peer
 
@@ -37,7 +37,7 @@ async def refusal(server: SseServer, **more: Any) -> tuple[McpError, Peer]:
     return caught.value, peer
 
 
-async def failed_call(made: Made) -> McpError:
+async def failed_call(made: FlowSecrets) -> McpError:
     with pytest.raises(McpError) as caught:
         await made.client.call_tool("t", {})
     assert made.client.in_flight == 0

@@ -7,7 +7,7 @@ import pytest
 from sessions.mcp.transports.registry import WebSocketSpec
 from tests.peers.peers import start_peer
 
-from .making import LOCAL, Made, connected, http
+from .making import LOCAL, FlowSecrets, connected, http
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,7 @@ def everything() -> Iterator[str]:
     peer.stop()
 
 
-async def used(made: Made, echo: dict[str, str]) -> None:
+async def used(made: FlowSecrets, echo: dict[str, str]) -> None:
     assert (await made.client.list_tools()).items
     result = await made.client.call_tool("echo", echo)
     assert "grüße" in result.content[0]["text"]

@@ -18,7 +18,7 @@ from sessions.mcp.core.results import Timeouts
 from sessions.mcp.transports.registry import StdioSpec
 from tests.peers.peers import peer_command
 
-from .making import SCRIPTS, Made, connected, unconnected
+from .making import SCRIPTS, FlowSecrets, connected, unconnected
 from .stdio_calls import call
 
 pytestmark = pytest.mark.integration
@@ -50,7 +50,7 @@ def starts(log: Path) -> int:
     return len(log.read_text().splitlines())
 
 
-def era_of(made: Made) -> str:
+def era_of(made: FlowSecrets) -> str:
     return str(made.connected.era)
 
 

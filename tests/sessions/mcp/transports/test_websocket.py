@@ -34,7 +34,7 @@ from sessions.mcp.transports.websocket import WebSocketTransport, handshake
 from sessions.mcp.transports.websocket.handshake import http_twin, websocket_url
 
 from .http_answers import NO_ANSWERS_OF_A_STREAM
-from .making import LOCAL, SMALL, Made, connected, silent_address, unconnected
+from .making import LOCAL, SMALL, FlowSecrets, connected, silent_address, unconnected
 from .scripted_websocket import OK, OnMessage, WsPeer, as_usual, scripted_websocket
 
 pytestmark = pytest.mark.integration
@@ -45,7 +45,7 @@ def ws(url: str, **more: Any) -> WebSocketSpec:
 
 
 @asynccontextmanager
-async def session(on_message: OnMessage = as_usual, **more: Any) -> AsyncIterator[tuple[Made, WsPeer]]:
+async def session(on_message: OnMessage = as_usual, **more: Any) -> AsyncIterator[tuple[FlowSecrets, WsPeer]]:
     async with scripted_websocket(on_message, **more) as peer, connected(ws(peer.url)) as made:
         yield made, peer
 

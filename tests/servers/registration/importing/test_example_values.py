@@ -2,7 +2,7 @@
 
 import pytest
 
-from servers.registration.importing.stand_ins import filled, stand_ins
+from servers.registration.importing.example_values import example_values, filled
 
 # text: the parts of it that are placeholders
 FLAGGED = {
@@ -66,29 +66,29 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("text", FLAGGED)
-def test_a_stand_in_is_found(text: str) -> None:
-    assert [one.text for one in stand_ins(text, url=text.startswith("http"))] == FLAGGED[text]
+def test_an_example_value_is_found(text: str) -> None:
+    assert [one.text for one in example_values(text, url=text.startswith("http"))] == FLAGGED[text]
 
 
 @pytest.mark.parametrize("text", ORDINARY)
-def test_an_ordinary_value_is_no_stand_in(text: str) -> None:
-    assert stand_ins(text, url=text.startswith("http")) == []
+def test_an_ordinary_value_is_no_example_value(text: str) -> None:
+    assert example_values(text, url=text.startswith("http")) == []
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "Bearer ", "my_key", "api-key", "API_TOKEN", "Bearer <token>", "token", "[your key]", "example-key", "..."],
 )
-def test_under_the_name_of_a_credential_more_words_are_stand_ins(text: str) -> None:
-    assert bool(stand_ins(text, secret=True)) is bool(text.strip() not in ("", "Bearer"))
+def test_under_the_name_of_a_credential_more_words_are_examples(text: str) -> None:
+    assert bool(example_values(text, secret=True)) is bool(text.strip() not in ("", "Bearer"))
 
 
 @pytest.mark.parametrize("text", ["s3cr3t", "Bearer abc123", "ghp_0123456789abcdefABCDEF", "correct horse", "p@ss"])
-def test_a_credential_is_no_stand_in(text: str) -> None:
-    assert stand_ins(text, secret=True) == []
+def test_a_credential_is_no_example_value(text: str) -> None:
+    assert example_values(text, secret=True) == []
 
 
-def test_the_values_stand_where_the_stand_ins_were() -> None:
+def test_entered_values_replace_the_examples() -> None:
     assert filled("https://<a>.example/<b>?x=<a>", lambda one: {"a": "1"}.get(one.label)) == "https://1.example/<b>?x=1"
 
 
@@ -97,12 +97,12 @@ def test_the_values_stand_where_the_stand_ins_were() -> None:
 )
 def test_text_made_to_be_slow_ends(piece: str) -> None:
     """The test would hang if a pattern scanned the text repeatedly."""
-    stand_ins(piece * (4_000 // len(piece)), secret=True, url=True)
-    assert stand_ins(piece * 4_000, secret=True) == [] or len(piece) * 4_000 <= 4_000
+    example_values(piece * (4_000 // len(piece)), secret=True, url=True)
+    assert example_values(piece * 4_000, secret=True) == [] or len(piece) * 4_000 <= 4_000
 
 
 @pytest.mark.parametrize("word", ["PUT", "REPLACE", "ENTER"])
 def test_a_long_word_after_an_order_ends_and_is_none(word: str) -> None:
     """The test would hang if the parts of the word could be parted in more than one way."""
-    assert stand_ins(f"{word}_{'A' * 60}b") == []
-    assert [one.text for one in stand_ins(f"{word}_{'A' * 60}_")] == [f"{word}_{'A' * 60}_"]
+    assert example_values(f"{word}_{'A' * 60}b") == []
+    assert [one.text for one in example_values(f"{word}_{'A' * 60}_")] == [f"{word}_{'A' * 60}_"]

@@ -55,7 +55,7 @@ _SCHEME = re.compile(r"(?:bearer|basic|token)\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class StandIn:
+class ExampleValue:
     """`label`: the words inside its brackets, if any."""
 
     start: int
@@ -64,47 +64,47 @@ class StandIn:
     label: str = ""
 
 
-def stand_ins(text: str, *, secret: bool = False, url: bool = False) -> list[StandIn]:
-    """The stand-ins in text order, without overlaps. `secret`: the value's name says that it is a credential."""
+def example_values(text: str, *, secret: bool = False, url: bool = False) -> list[ExampleValue]:
+    """The example values in text order, without overlaps. `secret`: the value's name says that it is a credential."""
     if len(text) > _LONGEST:
         return []
     scheme = _SCHEME.match(text) if secret else None
     start = scheme.end() if scheme else 0
     value = text[start:].strip()
     if _WHOLE.fullmatch(value) or (secret and value and _WHOLE_SECRET.fullmatch(value)):
-        return [StandIn(start, len(text), text[start:])]
-    found: list[StandIn] = []
+        return [ExampleValue(start, len(text), text[start:])]
+    found: list[ExampleValue] = []
     for one in _found(text, url=url):
         if all(one.end <= other.start or other.end <= one.start for other in found):
             found.append(one)
     return sorted(found, key=lambda one: one.start)
 
 
-def filled(text: str, put: Callable[[StandIn], str | None], *, secret: bool = False, url: bool = False) -> str:
-    """`text` with each stand-in replaced by what `put` returns; None leaves it unchanged."""
+def filled(text: str, put: Callable[[ExampleValue], str | None], *, secret: bool = False, url: bool = False) -> str:
+    """`text` with each example value replaced by what `put` returns; None leaves it unchanged."""
     out, at = [], 0
-    for one in stand_ins(text, secret=secret, url=url):
+    for one in example_values(text, secret=secret, url=url):
         value = put(one)
         out += [text[at : one.start], one.text if value is None else value]
         at = one.end
     return "".join([*out, text[at:]])
 
 
-def _found(text: str, *, url: bool) -> Iterator[StandIn]:
+def _found(text: str, *, url: bool) -> Iterator[ExampleValue]:
     """Yield wider shapes before narrower ones."""
     for match in _NAMED.finditer(text):
         label = next(group for group in match.groups() if group)
-        yield StandIn(match.start(), match.end(), match[0], label)
+        yield ExampleValue(match.start(), match.end(), match[0], label)
     for match in _IN_URL.finditer(text) if url else ():
-        yield StandIn(match.start(), match.end(), match[0], match["a"])
+        yield ExampleValue(match.start(), match.end(), match[0], match["a"])
     for start, piece in _pieces(text):
         if ("/" in piece or "\\" in piece) and _NOWHERE.search(piece):
-            yield StandIn(start, start + len(piece), piece)
+            yield ExampleValue(start, start + len(piece), piece)
     for match in (*_LOGIN.finditer(text), *_CUT_OFF.finditer(text)):
-        yield StandIn(match.start(), match.end(), match[0])
+        yield ExampleValue(match.start(), match.end(), match[0])
     for match in _WORD.finditer(text):
         if _YOURS.search(match[0]) or _MASKED.search(match[0]) or _ASKED.search(match[0]):
-            yield StandIn(match.start(), match.end(), match[0])
+            yield ExampleValue(match.start(), match.end(), match[0])
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:

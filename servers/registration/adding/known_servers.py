@@ -21,7 +21,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class UsualServer:
+class KnownServer:
     """`about`: documentation; `keys`: where to create its token; `hint`: how to give it no more access than needed."""
 
     key: str
@@ -60,7 +60,7 @@ class UsualServer:
 
 
 REFERENCE_SERVERS: Final = (
-    UsualServer(
+    KnownServer(
         "everything",
         "Everything",
         "Every feature of MCP, for trying out",
@@ -68,7 +68,7 @@ REFERENCE_SERVERS: Final = (
         "Its tools return samples: it needs no files and no credential.",
         ("npx", "-y", "@modelcontextprotocol/server-everything"),
     ),
-    UsualServer(
+    KnownServer(
         "filesystem",
         "Filesystem",
         "Read and change files in one folder",
@@ -77,7 +77,7 @@ REFERENCE_SERVERS: Final = (
         ("npx", "-y", "@modelcontextprotocol/server-filesystem", "${input:folder}"),
         fields=(Field("folder", "Folder on the worker, as an absolute path"),),
     ),
-    UsualServer(
+    KnownServer(
         "memory",
         "Memory",
         "A knowledge graph in one file",
@@ -87,7 +87,7 @@ REFERENCE_SERVERS: Final = (
         environment=(("MEMORY_FILE_PATH", "${input:file}"),),
         fields=(Field("file", "File of the graph on the worker, as an absolute path ending in .jsonl"),),
     ),
-    UsualServer(
+    KnownServer(
         "sequential-thinking",
         "Sequential thinking",
         "Step-by-step reasoning",
@@ -95,7 +95,7 @@ REFERENCE_SERVERS: Final = (
         "It needs no files and no credential.",
         ("npx", "-y", "@modelcontextprotocol/server-sequential-thinking"),
     ),
-    UsualServer(
+    KnownServer(
         "git",
         "Git",
         "Read, search and change one repository",
@@ -104,7 +104,7 @@ REFERENCE_SERVERS: Final = (
         ("uvx", "mcp-server-git", "--repository", "${input:repository}"),
         fields=(Field("repository", "Repository on the worker, as an absolute path"),),
     ),
-    UsualServer(
+    KnownServer(
         "time",
         "Time",
         "The time, and conversion between time zones",
@@ -113,7 +113,7 @@ REFERENCE_SERVERS: Final = (
         ("uvx", "mcp-server-time", "--local-timezone", "${input:zone}"),
         fields=(Field("zone", "Local time zone", default="Etc/UTC"),),
     ),
-    UsualServer(
+    KnownServer(
         "fetch",
         "Fetch",
         "Web pages as Markdown",
@@ -123,7 +123,7 @@ REFERENCE_SERVERS: Final = (
     ),
 )
 REMOTE_SERVERS: Final = (
-    UsualServer(
+    KnownServer(
         "github",
         "GitHub",
         "Repositories, issues and pull requests",
@@ -135,7 +135,7 @@ REMOTE_SERVERS: Final = (
         fields=(Field("token", "Personal access token", secret=True),),
         keys="https://github.com/settings/personal-access-tokens/new",
     ),
-    UsualServer(
+    KnownServer(
         "sentry",
         "Sentry",
         "Errors, issues and traces",
@@ -143,7 +143,7 @@ REMOTE_SERVERS: Final = (
         "Sign in with an account that sees only the projects the tools need.",
         url="https://mcp.sentry.dev/mcp",
     ),
-    UsualServer(
+    KnownServer(
         "linear",
         "Linear",
         "Issues, projects and cycles",
@@ -152,7 +152,7 @@ REMOTE_SERVERS: Final = (
         "Session, Identity.",
         url="https://mcp.linear.app/mcp",
     ),
-    UsualServer(
+    KnownServer(
         "notion",
         "Notion",
         "Pages and databases",
@@ -160,7 +160,7 @@ REMOTE_SERVERS: Final = (
         "Tools see what the account that signs in sees. Use one that is limited to the pages they need.",
         url="https://mcp.notion.com/mcp",
     ),
-    UsualServer(
+    KnownServer(
         "hugging-face",
         "Hugging Face",
         "Models, datasets and papers",
@@ -169,7 +169,7 @@ REMOTE_SERVERS: Final = (
         url="https://huggingface.co/mcp",
         keys="https://huggingface.co/settings/tokens",
     ),
-    UsualServer(
+    KnownServer(
         "context7",
         "Context7",
         "Documentation of libraries, by version",
@@ -178,7 +178,7 @@ REMOTE_SERVERS: Final = (
         url="https://mcp.context7.com/mcp",
         keys="https://context7.com/dashboard",
     ),
-    UsualServer(
+    KnownServer(
         "deepwiki",
         "DeepWiki",
         "Questions about public GitHub repositories",
@@ -190,5 +190,5 @@ REMOTE_SERVERS: Final = (
 _BY_KEY: Final = {one.key: one for one in (*REFERENCE_SERVERS, *REMOTE_SERVERS)}
 
 
-def usual_server(key: str) -> UsualServer | None:
+def known_server(key: str) -> KnownServer | None:
     return _BY_KEY.get(key)
