@@ -53,7 +53,10 @@ class Suggestions {
     this.#list.setAttribute('aria-label', `Suggestions for ${field.dataset.complete}`);
     field.after(this.#list);
     field.setAttribute('aria-controls', this.#list.id);
-    field.addEventListener('input', () => this.#soon());
+    field.addEventListener('input', () => {
+      this.#select(-1); // Enter must not replace what was typed since
+      this.#soon();
+    });
     field.addEventListener('keydown', (event) => this.#key(event));
     field.addEventListener('blur', () => this.#close());
     this.#list.addEventListener('mousedown', (event) => this.#click(event));
@@ -94,8 +97,7 @@ class Suggestions {
   #show(values) {
     this.#values = values.filter(({ value }) => value !== this.#field.value);
     this.#list.replaceChildren(...this.#values.map(({ shown }, index) => this.#option(shown, index)));
-    this.#at = -1;
-    this.#field.removeAttribute('aria-activedescendant');
+    this.#select(-1);
     this.#list.hidden = !this.#values.length;
     if (this.#values.length) announce(this.#values.length === 1 ? 'One suggestion' : `${this.#values.length} suggestions`);
   }
@@ -114,8 +116,7 @@ class Suggestions {
 
   #close() {
     this.#list.hidden = true;
-    this.#at = -1;
-    this.#field.removeAttribute('aria-activedescendant');
+    this.#select(-1);
   }
 
   #key(event) {
@@ -138,12 +139,16 @@ class Suggestions {
   }
 
   #move(step) {
-    const options = [...this.#list.children];
-    options[this.#at]?.setAttribute('aria-selected', 'false');
-    this.#at = (this.#at + step + options.length + (this.#at < 0 && step < 0 ? 1 : 0)) % options.length;
-    options[this.#at].setAttribute('aria-selected', 'true');
-    options[this.#at].scrollIntoView({ block: 'nearest' });
-    this.#field.setAttribute('aria-activedescendant', options[this.#at].id);
+    const count = this.#list.children.length;
+    this.#select((this.#at + step + count + (this.#at < 0 && step < 0 ? 1 : 0)) % count);
+  }
+
+  #select(at) {
+    this.#at = at;
+    [...this.#list.children].forEach((option, place) => option.setAttribute('aria-selected', String(place === at)));
+    if (at < 0) return this.#field.removeAttribute('aria-activedescendant');
+    this.#list.children[at].scrollIntoView({ block: 'nearest' });
+    this.#field.setAttribute('aria-activedescendant', this.#list.children[at].id);
   }
 
   #click(event) {

@@ -26,7 +26,10 @@ class QueryCompletion {
     this.#list.setAttribute('aria-label', 'Suggestions');
     field.parentElement.append(this.#list);
     field.setAttribute('aria-controls', this.#list.id);
-    field.addEventListener('input', () => this.#soon());
+    field.addEventListener('input', () => {
+      this.#fill(this.#found.filter((one) => this.#fits(one)));
+      this.#soon();
+    });
     field.addEventListener('focus', () => this.#field.value || this.#soon());
     field.addEventListener('keydown', (event) => this.#key(event));
     field.addEventListener('blur', () => this.close());
@@ -55,7 +58,12 @@ class QueryCompletion {
       if (!response.ok || response.redirected) throw new Error(`mcpadmin answered with HTTP ${response.status}`);
       const { completions } = await response.json();
       if (mine !== this.#asked || document.activeElement !== this.#field) return;
-      this.#show(completions.map((one) => ({ ...one, start: upTo(value, one.start) })));
+      this.#show(
+        completions.map((one) => {
+          const start = upTo(value, one.start);
+          return { ...one, start, before: value.slice(0, start), word: value.slice(start, selectionStart) };
+        }),
+      );
     } catch {
       this.close(); // a query without suggestions is still a query
     }
@@ -63,11 +71,23 @@ class QueryCompletion {
 
   #show(completions) {
     const word = (one) => this.#field.value.slice(one.start, this.#field.selectionStart);
-    this.#found = completions.filter((one) => one.insert !== word(one));
-    this.#list.replaceChildren(...this.#found.map((one, place) => this.#option(one, place)));
-    this.#point(-1);
-    this.#open(this.#found.length > 0);
+    this.#fill(completions.filter((one) => this.#fits(one) && one.insert !== word(one)));
     if (this.#found.length) announce(this.#found.length === 1 ? 'One suggestion' : `${this.#found.length} suggestions`);
+  }
+
+  #fill(completions) {
+    this.#found = completions;
+    this.#list.replaceChildren(...completions.map((one, place) => this.#option(one, place)));
+    this.#point(-1);
+    this.#open(completions.length > 0);
+  }
+
+  /* Whether a suggestion still completes the text before the cursor, which may have changed since it was loaded. */
+  #fits({ insert, start, before, word }) {
+    const { value, selectionStart } = this.#field;
+    const now = value.slice(start, selectionStart);
+    const same = now === word || insert.toLowerCase().startsWith(now.toLowerCase());
+    return value.startsWith(before) && selectionStart >= start && same;
   }
 
   #option(one, place) {
@@ -122,6 +142,7 @@ class QueryCompletion {
 
   /* A field is followed by its values at once; a value by a blank. */
   #take(at) {
+    if (!this.#fits(this.#found[at])) return this.#soon(); // the cursor was moved
     const { insert, start } = this.#found[at];
     const { value, selectionStart } = this.#field;
     const rest = value.slice(selectionStart);

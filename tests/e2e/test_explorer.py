@@ -96,6 +96,21 @@ def test_a_completion_takes_the_place_of_the_word_behind_letters_that_a_browser_
     expect(page.locator("#query")).to_have_value('"🚀🚀🚀" outcome:')
 
 
+def test_suggestions_for_an_earlier_text_are_not_offered_for_a_new_one(filled: Stack, walker) -> None:
+    ada = walker(filled, signed_in=True)
+    ada.open("/explorer/?q=")
+    page, query = ada.page, ada.page.locator("#query")
+    query.focus()
+    expect(page.get_by_role("option", name=re.compile("outcome:"))).to_be_visible()
+    page.route(re.compile(r"/complete/"), lambda route: None)  # no newer ones arrive
+    page.keyboard.insert_text("OUT")
+    expect(page.get_by_role("option")).to_have_count(1)
+    page.keyboard.insert_text("er space")
+    expect(page.get_by_role("listbox")).to_be_hidden()
+    page.keyboard.press("Tab")
+    expect(query).to_have_value("OUTer space")
+
+
 @pytest.mark.long
 def test_dragging_over_the_chart_selects_that_range_and_a_facet_narrows_it(filled: Stack, walker) -> None:
     ada = walker(filled, signed_in=True)
