@@ -88,7 +88,7 @@ class ReplacedMeanwhile(ExceptionMiddleware):
     one step back. Views that can show it again do that themselves."""
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, access.Replaced | access.BundleReplaced):
+        if not isinstance(exception, access.Replaced):
             return None
         if "HX-Request" in request.headers:
             return HttpResponse(str(exception), status=409, content_type="text/plain")

@@ -66,13 +66,20 @@ class Denied(PermissionDenied):
 
 
 class Replaced(Exception):
-    """The server that a form was opened for is gone, and `server` has its short name now."""
+    """What a form was opened for is gone, and another row has its short name now. Answered by `mcpadmin.errors`."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, noun: str) -> None:
         super().__init__(
-            "The server that this page was opened for was deleted, and another server now has its short name. "
+            f"The {noun} that this page was opened for was deleted, and another {noun} now has its short name. "
             "Nothing was changed."
         )
+
+
+class ServerReplaced(Replaced):
+    """`server` has the short name now."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__("server")
         self.server = server
 
 
@@ -80,16 +87,6 @@ class Replaced(Exception):
 ANOTHER_ENDPOINT = (
     "The server or bundle that this page was opened for was deleted or renamed, and another one now has its short name."
 )
-
-
-class BundleReplaced(Exception):
-    """The same of a bundle."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "The bundle that this page was opened for was deleted, and another bundle now has its short name. "
-            "Nothing was changed."
-        )
 
 
 def may(user: User, permission: str) -> bool:
@@ -150,12 +147,12 @@ def server_by_uid(user: User, uid: UUID, permission: str = "view") -> Server:
 
 def server_of_form(user: User, slug: str, uid: str, permission: str) -> Server:
     """The server that a form was opened for, whatever its short name is now. `uid`: as the form posted it, empty for a page
-    that is only opened. Raises Replaced, too, which `mcpadmin.errors` answers if the view does not."""
+    that is only opened. Raises ServerReplaced, too."""
     if not uid:
         return server_for(user, slug, permission)
     server = visible_servers(user).filter(uid__in=uuids([uid])).first()
     if server is None:
-        raise Replaced(server_for(user, slug, permission))
+        raise ServerReplaced(server_for(user, slug, permission))
     return _with_permission(user, server, permission)
 
 

@@ -82,6 +82,13 @@ def styles() -> SafeString:
 
 
 @register.simple_tag
+def form_of(row: Any) -> SafeString:
+    """The hidden field of a form at a short name: the form acts on this server or bundle (`access.server_of_form`), even if
+    another one has its short name by then. Empty without a row."""
+    return format_html('<input type="hidden" name="uid" value="{}">', row.uid) if row else SafeString("")
+
+
+@register.simple_tag
 def uuid_url(name: str, uid: UUID) -> SafeString:
     """`url` for a page of one row, at a tenth of its cost: the card of a call has three of them."""
     before, after = _url_parts(name)

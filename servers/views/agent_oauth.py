@@ -77,7 +77,7 @@ def authorize(request: WebRequest) -> HttpResponse:
 
 def _asked(request: WebRequest, asked: AuthorizationRequest) -> HttpResponse:
     posted = request.method == "POST"
-    endpoint = grants.endpoint_of(request.user, asked.slug) if asked.slug else None
+    endpoint = grants.endpoint_of(request.user, slug=asked.slug) if asked.slug else None
     actor = Actor.of(request)
     opened_for = request.POST.get("uid", "")
     is_another = endpoint is not None and opened_for not in ("", str(endpoint.uid))

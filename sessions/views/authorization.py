@@ -48,7 +48,7 @@ def sign_in_page(user: access.User, server: Server) -> str:
 
 
 def _server(request: WebRequest, slug: str) -> Server:
-    """Raises access.Replaced for the form of a server whose short name now belongs to another server."""
+    """Raises access.ServerReplaced for the form of a server whose short name now belongs to another server."""
     server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
     access.require(request.user, "manage_credential", server)
     if server.transport == TransportKind.STDIO:
@@ -65,7 +65,7 @@ def sign_in(request: WebRequest, slug: str) -> HttpResponse:
     """GET explains what will happen; POST begins."""
     try:
         server = _server(request, slug)
-    except access.Replaced as found:
+    except access.ServerReplaced as found:
         messages.error(request, str(found))
         return redirect("servers:sign_in", found.server.slug)
     return _sign_in(request, server, authorizations.begin)
@@ -76,7 +76,7 @@ def own_sign_in(request: WebRequest, slug: str) -> HttpResponse:
     """The same for the user's own identity."""
     try:
         server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "call_tool")
-    except access.Replaced as found:
+    except access.ServerReplaced as found:
         messages.error(request, str(found))
         return redirect("servers:own_sign_in", found.server.slug)
     if server.transport == TransportKind.STDIO:

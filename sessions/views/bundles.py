@@ -51,12 +51,12 @@ def _visible(request: HttpRequest) -> QuerySet[Bundle]:
 
 
 def seen(request: HttpRequest, slug: str, permission: str = "view") -> Bundle:
-    """For a form, the bundle that it was opened for, whatever its short name is now. Raises access.BundleReplaced, too."""
+    """For a form, the bundle that it was opened for, whatever its short name is now. Raises access.Replaced, too."""
     bundle = _visible(request).filter(slug=slug).first()
     if (uid := request.POST.get("uid", "")) and (bundle is None or uid != str(bundle.uid)):
         opened_for = _visible(request).filter(uid__in=uuids([uid])).first()
         if opened_for is None and bundle is not None:
-            raise access.BundleReplaced
+            raise access.Replaced("bundle")
         bundle = opened_for
     if bundle is None:
         raise Http404("This bundle does not exist, or you don't have access to it.")
@@ -375,7 +375,7 @@ def use(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "nav": place.nav,
         "name": place.name,
-        "uid": place.uid,
+        "endpoint": place,
         "back": place.page,
         "url": _url(place.slug),
         "form": form,

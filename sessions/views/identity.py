@@ -53,7 +53,7 @@ def add(request: HttpRequest, slug: str) -> HttpResponse:
     """`?kind=` chooses the fields. The first credential creates the identity."""
     try:
         server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), identities.PERMISSION)
-    except access.Replaced as found:
+    except access.ServerReplaced as found:
         messages.error(request, str(found))
         return redirect("servers:identity", found.server.slug)
     if (moved := _moved(request, server)) is not None:

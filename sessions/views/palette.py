@@ -32,7 +32,7 @@ Result = dict[str, Any]
 @require_safe
 def palette(request: HttpRequest) -> JsonResponse:
     """`{"results": [{"kind", "label", "hint", "url"}]}` for `?q=`; at most eight per kind. With `post`, choosing it sends a
-    form to `url`. `verb`: selects an action's icon. `?server=`: the short name of the server whose page is open."""
+    form to `url`, with `uid` if there is one. `verb`: selects an action's icon. `?server=`: the short name of the server whose page is open."""
     words = request.GET.get("q", "").strip()[:100]
     servers = access.visible_servers(request.user).filter(archived_at=None)
     found = _servers(servers, words)
@@ -42,9 +42,8 @@ def palette(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"results": [*_calls(request, words), *found]})
 
 
-def _result(kind: str, label: str, hint: str, url: str, *, verb: str = "", post: bool = False) -> Result:
-    shown = {"kind": kind, "label": visible_text(label), "hint": visible_text(hint), "url": url}
-    return shown | ({"verb": verb} if verb else {}) | ({"post": True} if post else {})
+def _result(kind: str, label: str, hint: str, url: str, **more: Any) -> Result:
+    return {"kind": kind, "label": visible_text(label), "hint": visible_text(hint), "url": url, **more}
 
 
 def _servers(servers: QuerySet[Server], words: str) -> list[Result]:
@@ -74,6 +73,7 @@ def _actions(request: HttpRequest, servers: QuerySet[Server], words: str) -> lis
                 reverse("servers:reconnect", args=[one.slug]),
                 verb="reconnect",
                 post=True,
+                uid=str(one.uid),
             )
             for one in named
         ]

@@ -85,7 +85,7 @@ def of_call(request: WebRequest, uid: UUID) -> HttpResponse:
 @require_POST
 def export(request: WebRequest, slug: str) -> StreamingHttpResponse:
     """The messages of a filter as a file. Only a POST returns it: opening the URL by accident writes no audit event."""
-    server = access.server_for(request.user, slug)
+    server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "view")
     if not _may_export(request, server):
         raise access.Denied("view_payload", server)
     chosen = MessageFilter.of(*(request.GET.get(name, "") for name in MessageFilter.NAMES))

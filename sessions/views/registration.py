@@ -54,7 +54,7 @@ def edit(request: WebRequest, slug: str) -> HttpResponse:
     """If two admins save at the same time, the second one gets the differences and keeps the input."""
     try:
         server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
-    except access.Replaced as found:
+    except access.ServerReplaced as found:
         return _settings_page(request, found.server, _form_of_another(request, found), status=409)
     form = ServerForm(request.POST or None, user=request.user, server=server, allowing=_allowing(request, server))
     conflict = None
@@ -72,7 +72,7 @@ def edit(request: WebRequest, slug: str) -> HttpResponse:
     return _settings_page(request, server, form, conflict, status=409 if conflict else 422 if form.refused else 200)
 
 
-def _form_of_another(request: WebRequest, found: access.Replaced) -> ServerForm:
+def _form_of_another(request: WebRequest, found: access.ServerReplaced) -> ServerForm:
     """What was entered, to be copied. It keeps the uid of the server that is gone, so that it is refused again."""
     form = ServerForm(request.POST, user=request.user, server=found.server)
     form.full_clean()
@@ -144,7 +144,7 @@ def roots(request: WebRequest, slug: str) -> HttpResponse:
     """The roots alone, one per line, from the server's page. A name that a root had stays with it."""
     try:
         server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change")
-    except access.Replaced as found:
+    except access.ServerReplaced as found:
         entered = request.POST.get("roots", "")
         return info_page(request, found.server, roots=entered, problem=str(found), status=409)
     names = {root["uri"]: root["name"] for root in server.roots}
@@ -203,7 +203,7 @@ def test(request: WebRequest) -> HttpResponse:
     slug = request.GET.get("server")
     try:
         server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), "change") if slug else None
-    except access.Replaced as found:
+    except access.ServerReplaced as found:
         return _not_tested(request, _form_of_another(request, found), 409, heading="Not tested")
     access.require(request.user, "change_server" if slug else "add_server", server)
     reading = None if server else reading_of(request.POST)

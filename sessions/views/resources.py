@@ -138,8 +138,8 @@ def _record_reading(actor: Actor, server: Server, uri: str, kept: StoredContent)
 @require_safe
 def expand(request: HttpRequest, slug: str) -> JsonResponse:
     """The URI that a template makes from the input: `{"uri", "shown", "errors", "problem", "subscribe"}`. `subscribe`
-    is the button for that resource."""
-    server = access.server_for(request.user, slug)
+    is the button for that resource. `?uid=`: of the server that the page was opened for."""
+    server = access.server_of_form(request.user, slug, request.GET.get("uid", ""), "view")
     template = request.GET.get("template", "")
     if not server_page.definitions(server, DefinitionKind.RESOURCE_TEMPLATE).filter(key=template).exists():
         raise Http404("The server does not list this template.")

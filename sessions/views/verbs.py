@@ -205,7 +205,7 @@ def _confirmed(
     replaced = ""
     try:
         server = access.server_of_form(request.user, slug, request.POST.get("uid", ""), permission)
-    except access.Replaced as found:
+    except access.ServerReplaced as found:
         server, replaced = found.server, str(found)
     title, icon, effect = _WORDS[verb]
     if verb == "disable":

@@ -106,18 +106,19 @@ function open(result) {
   if (url.origin !== location.origin) return undefined;
   if (!result.post) return location.assign(url.href);
   dialog().close(); // a second Enter would send it again
-  return send(url);
+  return send(url, result.uid);
 }
 
-function send(url) {
+function send(url, uid) {
   const form = document.createElement('form');
   form.method = 'post';
   form.action = url.href;
   form.hidden = true;
-  const token = document.createElement('input');
-  token.name = 'csrfmiddlewaretoken';
-  token.value = csrfToken();
-  form.append(token);
+  for (const [name, value] of Object.entries({ csrfmiddlewaretoken: csrfToken(), ...(uid && { uid }) })) {
+    const field = document.createElement('input');
+    Object.assign(field, { name, value });
+    form.append(field);
+  }
   document.body.append(form);
   form.submit();
 }

@@ -1,4 +1,5 @@
-/* Parts of this page as the server would render them now, morphed in; at most one request a second. */
+/* Parts of this page as the server would render them now, morphed in; at most one request a second. An address has a short
+   name, which another server or bundle may have got since: its parts would stand below the name of the first. */
 import { busy, whileBusy } from './busy.js';
 import { explain, send } from './sign-in.js';
 import { showMessages, toast } from './toast.js';
@@ -12,12 +13,25 @@ let timer = 0;
 let last = 0;
 let pause = PAUSE_MS;
 let refreshing = false;
+let outdated = false;
+
+function isOfAnother(page) {
+  const { of } = page.body.dataset;
+  if (!of || of === document.body.dataset.of) return false;
+  if (!outdated) {
+    const title = 'This page is out of date';
+    toast({ tone: 'bad', title, text: 'What it shows was deleted or renamed, and another one now has its short name.', action: { label: 'Reload', url: location.href } });
+  }
+  outdated = true;
+  return true;
+}
 
 async function parsed(response) {
   return new DOMParser().parseFromString(await response.text(), 'text/html');
 }
 
 async function morphIn(page, ids) {
+  if (isOfAnother(page)) return;
   const pairs = ids.map((id) => [document.getElementById(id), page.getElementById(id)]);
   const found = pairs.filter(([shown, fresh]) => shown && fresh);
   await Promise.all(found.map(([target, fresh]) => htmx.swap({ target, swap: 'innerMorph', text: fresh.innerHTML })));

@@ -31,9 +31,10 @@ async function refresh(soon) {
 
 /* --- templates: the URI that the fields make --- */
 function address(base) {
-  const query = new URLSearchParams({ template: form.dataset.template });
-  for (const field of form.querySelectorAll('[data-argument] textarea')) if (field.value) query.set(field.name, field.value);
-  return `${base}?${query}`;
+  const url = new URL(base, location.href);
+  url.searchParams.set('template', form.dataset.template);
+  for (const field of form.querySelectorAll('[data-argument] textarea')) if (field.value) url.searchParams.set(field.name, field.value);
+  return url;
 }
 
 async function expand(how) {

@@ -128,3 +128,21 @@ def test_a_secret_header_never_comes_back_to_a_page(stack, walker) -> None:
     stored = b"".join(file.read_bytes() for file in stack.data_dir.glob("mcpadmin.sqlite3*"))
     assert b"Sealed" in stored
     assert canary.encode() not in stored
+
+
+def test_an_open_history_does_not_show_the_calls_of_a_server_that_got_its_short_name(stack, walker) -> None:
+    ada, bob = (walker(stack, signed_in=True) for _ in range(2))
+    for name in ("Renamed", "Successor"):
+        stack.register(name, peer_command("demo"))
+    ada.open_tool("renamed", "greet")
+    ada.fill_argument("name", "ada")
+    ada.run_tool()
+    expect(ada.result()).to_contain_text("Succeeded")
+    bob.open("/servers/renamed/history/")
+    calls = bob.page.locator("#history-calls [data-call-row]")
+    expect(calls).to_have_count(1)
+    stack.write("UPDATE servers_server SET slug = 'renamed-before' WHERE slug = 'renamed'")
+    stack.write("UPDATE servers_server SET slug = 'renamed' WHERE slug = 'successor'")
+    ada.run_tool()
+    expect(bob.page.locator("[data-toasts-assertive]")).to_contain_text("another one now has its short name")
+    expect(calls).to_have_count(1)

@@ -86,6 +86,17 @@ def test_actions_are_those_that_this_person_may_do(ada: Client, session: McpSess
     assert "Action" not in kinds(vera, "reconnect") | kinds(vera, "add")
 
 
+def test_a_server_that_got_the_short_name_is_not_reconnected_in_place_of_the_one_that_was_found(
+    ada: Client, session: McpSession
+) -> None:
+    results = ada.get("/palette/", {"q": "reconnect ord"}).json()["results"]
+    action = next(one for one in results if one["kind"] == "Action")
+    session.server.delete()
+    make_session("orders")
+    refused = ada.post(action["url"], {"uid": action["uid"]})
+    assert refused.status_code == 409
+
+
 def test_saved_calls_run_and_private_ones_are_their_owners_alone(ada: Client, session: McpSession) -> None:
     given = {"_name": "Daily check", "_mode": "json", "_json": "{}", "_filled": "1"}
     ada.post("/servers/orders/saved/add/?method=tools/call&target=echo", given)

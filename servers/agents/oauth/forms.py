@@ -16,7 +16,7 @@ from servers.kit.choices import MOST_OFFERED, LongSelect
 
 class ConsentForm(forms.Form):
     """`asked`: the scopes of the request. Many clients request every scope there is, so only the usual ones are ticked.
-    `choose`: the client names no endpoint, so the person chooses one, by its short name."""
+    `choose`: the client names no endpoint, so the person chooses one, by its uid."""
 
     endpoint = forms.ChoiceField(
         label="Server or bundle",
@@ -45,7 +45,7 @@ class ConsentForm(forms.Form):
         scopes.initial = [scope.value for scope in chosen if scope.value in USUAL_SCOPES]
 
     def clean_endpoint(self) -> Endpoint:
-        found = grants.endpoint_of(self._user, self.cleaned_data["endpoint"])
+        found = grants.endpoint_of(self._user, uid=self.cleaned_data["endpoint"])
         if found is None:
             raise ValidationError("It was removed, or you can no longer use it. Choose another one.")
         return found
@@ -54,8 +54,8 @@ class ConsentForm(forms.Form):
 def _endpoints(user: Any) -> list[Any]:
     """Choices, in groups where there are bundles."""
     servers = access.visible_servers(user).filter(archived_at=None, enabled=True).order_by("name", "pk")
-    named = list(servers.values_list("slug", "name")[:MOST_OFFERED])
-    bundles = list(grants.bundles_of(user).values_list("slug", "name"))
+    named = list(servers.values_list("uid", "name")[:MOST_OFFERED])
+    bundles = list(grants.bundles_of(user).values_list("uid", "name"))
     return [
         ("", "Choose a server or bundle" if bundles else "Choose a server"),
         *([("Servers", named), ("Bundles", bundles)] if bundles else named),

@@ -49,13 +49,13 @@ class Endpoint:
         return ServerRef.of(self.servers[0]) if [one.slug for one in self.servers] == [self.slug] else None
 
 
-def endpoint_of(user: Any, slug: str) -> Endpoint | None:
-    """None if there is none that this person can see."""
+def endpoint_of(user: Any, **key: Any) -> Endpoint | None:
+    """`key`: its slug or uid. None if there is none that this person can see."""
     visible = access.visible_servers(user).filter(archived_at=None)
-    server = visible.filter(slug=slug).first()
+    server = visible.filter(**key).first()
     if server is not None:
         return Endpoint.of(server)
-    bundle = Bundle.objects.filter(slug=slug, deleted_at=None).first()
+    bundle = Bundle.objects.filter(**key, deleted_at=None).first()
     if bundle is None:
         return None
     mine = visible.filter(bundle_members__bundle=bundle, bundle_members__retired_at=None).order_by("name")

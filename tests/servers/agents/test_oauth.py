@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
@@ -223,24 +224,36 @@ def test_a_program_that_names_no_endpoint_gets_the_one_that_the_person_chooses(
     url = query(resource=None)
     assert b"Choose a server" in signed_in.get(url).content
     assert signed_in.post(url, {"scopes": ["mcp:list"], "days": "7"}).status_code == 422
-    found = exchange(allow(signed_in, url, endpoint="files"), resource=None).json()
+    found = exchange(allow(signed_in, url, endpoint=files.uid), resource=None).json()
     assert tokens.principal_of(found["access_token"], "").token.resource == address_of("files")
+
+
+def test_a_server_that_got_the_short_name_of_the_chosen_one_is_not_given_to_the_program(
+    signed_in: Client, files: Server, program: OAuthClient
+) -> None:
+    url, chosen = query(resource=None), files.uid
+    files.delete()
+    make_session("files")
+    assert signed_in.post(url, {"scopes": ["mcp:list"], "days": "7", "endpoint": chosen}).status_code == 422
+    assert not AgentToken.objects.exists()
 
 
 def test_a_program_that_names_no_endpoint_can_be_given_a_bundle_that_its_person_sees(
     signed_in: Client, files: Server, program: OAuthClient
 ) -> None:
     url = query(resource=None)
+    bundles = {}
     for slug, member, deleted_at in (("work", files, None), ("empty", None, None), ("gone", files, timezone.now())):
-        bundle = Bundle.objects.create(slug=slug, name=slug.title(), deleted_at=deleted_at)
+        bundles[slug] = bundle = Bundle.objects.create(slug=slug, name=slug.title(), deleted_at=deleted_at)
         if member is not None:
             bundle.members.create(server=member, alias="files", position=0)
     page = signed_in.get(url).content
-    assert b'<optgroup label="Bundles">\n<option value="work">Work</option>\n</optgroup>' in page
-    for slug in ("empty", "gone", "elsewhere"):
-        refused = signed_in.post(url, {"scopes": ["mcp:list"], "days": "7", "endpoint": slug})
+    work = bundles["work"].uid
+    assert f'<optgroup label="Bundles">\n<option value="{work}">Work</option>\n</optgroup>'.encode() in page
+    for uid in (bundles["empty"].uid, bundles["gone"].uid, uuid4(), "work"):
+        refused = signed_in.post(url, {"scopes": ["mcp:list"], "days": "7", "endpoint": uid})
         assert refused.status_code == 422
-    found = exchange(allow(signed_in, url, endpoint="work"), resource=None).json()
+    found = exchange(allow(signed_in, url, endpoint=work), resource=None).json()
     principal = tokens.principal_of(found["access_token"], "")
     assert (principal.token.resource, principal.reaches(files.pk)) == (address_of("work"), True)
 

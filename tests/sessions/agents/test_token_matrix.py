@@ -62,7 +62,7 @@ for number, (kind, scopes, state) in enumerate(CREDENTIALS):
         issued = tokens.issue(Actor.of_user(user), user, tokens.NewToken("matrix", 7, scopes, servers[:1]))
         token, text = issued.token, issued.text
     else:
-        endpoint = grants.endpoint_of(user, "legacy" if kind == "grant" else "matrix")
+        endpoint = grants.endpoint_of(user, slug="legacy" if kind == "grant" else "matrix")
         grants.consent(Actor.of_user(user), user, Consent(client, endpoint, scopes, 7, "http://127.0.0.1/cb", "c" * 43))
         code = OAuthCode.objects.latest("pk")
         token, text = code.grant, grants.redeem(code).access

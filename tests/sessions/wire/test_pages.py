@@ -270,6 +270,7 @@ def test_an_export_has_the_filtered_messages_and_is_an_audit_event(exchanged: li
     assert AuditEvent.objects.filter(action=AuditAction.WIRE_EXPORT).count() == 0
     rita = browser("view_payload", name="rita")
     assert rita.get(address).status_code == 405
+    assert rita.post(address, {"uid": uuid4()}).status_code == 409
     answer = rita.post(address)
     text = async_to_sync(_whole)(answer).decode()
     assert [json.loads(line)["seq"] for line in text.splitlines()] == [3]
