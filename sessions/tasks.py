@@ -39,8 +39,8 @@ from sessions.agents import agent_sessions, follows
 from sessions.calls import agent_calls, server_tasks
 from sessions.connections import commands
 from sessions.explorer import indexing
-from sessions.host.launch import egress_policy
 from sessions.host.logs.store import trim_all
+from sessions.host.outbound import egress_policy
 from sessions.host.sending import s3
 from sessions.host.sending.failure import NotDelivered
 from sessions.host.sending.s3 import Store

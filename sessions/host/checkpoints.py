@@ -22,7 +22,7 @@ from servers.secret import Secret
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.due import DueTasks
-from sessions.host.launch import egress_policy
+from sessions.host.outbound import egress_policy
 from sessions.host.sending import http, s3, syslog
 from sessions.host.sending.failure import NotDelivered
 

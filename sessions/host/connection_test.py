@@ -28,7 +28,8 @@ from sessions.host.authorization.stored_grants import authorized
 from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.inbox import server_requests
-from sessions.host.launch import Launch, LaunchProblem, load_draft
+from sessions.host.launch import Launch, load_draft
+from sessions.host.launch_problem import LaunchProblem
 from sessions.host.opening import Diagnosis, make_client
 from sessions.host.packages.start import prepared
 from sessions.mcp.client import Client

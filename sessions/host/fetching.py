@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 
 from sessions.connections.icons import Fetched
-from sessions.host.launch import egress_policy
+from sessions.host.outbound import egress_policy
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.transports.base import translated

@@ -19,7 +19,7 @@ from servers.storable import storable
 from sessions.host.answer_redaction import Redactor
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.due import DueTasks
-from sessions.host.launch import egress_policy
+from sessions.host.outbound import egress_policy
 from sessions.host.sending import http, syslog
 from sessions.host.sending.failure import NotDelivered
 from sessions.mcp.transports.tls import client_context

@@ -2,22 +2,17 @@
 connecting."""
 
 import hashlib
-import os
 import re
 import ssl
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Literal, cast
-from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS
 from django.utils import timezone
 
 from servers.audit.writer import AuditUnavailable, writer
@@ -44,16 +39,16 @@ from servers.validators import launcher
 from sessions.connections.lifecycle import Failure
 from sessions.connections.starting import held_up
 from sessions.host import directories
+from sessions.host.child_confinement import confinement_of, with_working_directory
 from sessions.host.desired_state import Roots, roots_of
+from sessions.host.launch_problem import LaunchProblem
+from sessions.host.outbound import egress_policy
 from sessions.host.packages.start import PackageStart, package_of
 from sessions.mcp.core.capabilities import Implementation
-from sessions.mcp.core.errors import Fault
 from sessions.mcp.core.limits import KIB, Limits
 from sessions.mcp.core.memory import Remembered, recalled
 from sessions.mcp.core.results import Timeouts
 from sessions.mcp.transports import stdio
-from sessions.mcp.transports.egress import Allow, OutboundPolicy
-from sessions.mcp.transports.proxy import Proxy
 from sessions.mcp.transports.registry import HttpKind, HttpSpec, Spec, StdioSpec, WebSocketSpec
 from sessions.mcp.transports.tls import client_context, trusting
 from sessions.models import McpSession
@@ -68,12 +63,6 @@ PROBE_SECONDS = 5.0
 #: the minimum connect timeout for a launcher that installs its server first
 INSTALL_SECONDS = 120.0
 ON_DEMAND_IDLE_SECONDS = 60.0
-_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
-#: threads that each allowed process may have, on average
-THREADS = 4
-MIB = 1024 * KIB
-#: of memory, with which an interpreter can at least start
-SPARE_MIB = 256
 EVENT_BURST_SECONDS = 5
 #: between two updates of a credential's time of last use
 STAMP_SECONDS = 600.0
@@ -86,18 +75,6 @@ _HTTP_KINDS: dict[str, HttpKind] = {
     TransportKind.STREAMABLE_HTTP: "streamable_http",
     TransportKind.HTTP_SSE: "http_sse",
 }
-
-
-class LaunchProblem(Exception):
-    """The registration cannot be opened as it is; a person has to change something."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.detail)
-        self.failure = failure
-
-
-def _not_started(words: str) -> LaunchProblem:
-    return LaunchProblem(Failure(Fault.SPAWN_FAILED, words, step="connect"))
 
 
 @dataclass(frozen=True)
@@ -156,9 +133,9 @@ def load(session_id: int) -> Launch:
         raise _unopened(exc) from exc
     person = session.identity.uid if session.identity.kind == IdentityKind.PERSONAL else None
     private = directories.work_of_session(server.uid, person)
-    values = _placed(server, values, private)
+    values = with_working_directory(server, values, private)
     folders = partial(directories.confined, server.uid, person)
-    confinement = _confinement(server, values, private, folders, session.identity_id)
+    confinement = confinement_of(server, values, private, folders, session.identity_id)
     launch = _launch(server, values, recalled(session.remembered), confinement)
     identity = None if has_reference(server.url) else session.identity_id
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
@@ -200,150 +177,14 @@ def load_draft(uid: UUID) -> Launch:
         raise _unopened(exc) from exc
     identity = vault.identity if vault.signed_in and not has_reference(registration.url) else None
     private = directories.work_of_draft(uid)
-    values = _placed(registration, values, private)
+    values = with_working_directory(registration, values, private)
     folders = partial(directories.confined_draft, uid)
-    confinement = _confinement(registration, values, private, folders, draft.pk, draft=True)
+    confinement = confinement_of(registration, values, private, folders, draft.pk, draft=True)
     launch = _launch(registration, values, confinement=confinement)
     launch = replace(launch, identity=identity, account=values.account, account_row=values.account_row)
     saved = Server.objects.filter(identities=vault.identity or 0).first()
     packages = directories.packages_of(private)
     return replace(launch, package=package_of(registration, launch.spec, packages, launch.timeouts.connect, saved))
-
-
-def _placed(source: Server | Registration, values: LaunchValues, private: Path) -> LaunchValues:
-    """Set the working directory of a stdio server: the one in its registration, or else a private one."""
-    if source.transport != TransportKind.STDIO or values.reached.working_directory:
-        return values
-    try:
-        directory = str(directories.made(private))
-    except OSError as problem:
-        words = (
-            f"The private working directory of the server could not be created: {problem.strerror}: {problem.filename}."
-        )
-        raise _not_started(words) from problem
-    return replace(values, reached=replace(values.reached, working_directory=directory))
-
-
-def _confinement(
-    source: Server | Registration,
-    values: LaunchValues,
-    private: Path,
-    folders: Callable[..., directories.Folders],
-    number: int,
-    *,
-    draft: bool = False,
-) -> stdio.Confinement | None:
-    """None if the server is not a child process, or if the operator turned confinement off. `private`: its own working
-    directory, used or not. `number` and `draft` determine its user, if we are root."""
-    if source.transport != TransportKind.STDIO or settings.STDIO_UNCONFINED:
-        return None
-    directory = os.path.normpath(values.reached.working_directory)
-    folder_is_private = directory == str(private)  # another folder beside it is another server's
-    protected = _ours()
-    roots = [unquote(urlsplit(root["uri"]).path) for root in source.roots]
-    # A root that contains mcpadmin's own files, or leads to anything but files, remains a mere hint to the server.
-    roots = [
-        root
-        for root in roots
-        if "\0" not in root and not stdio.overlaps(root, protected) and not stdio.is_interface(root)
-    ]
-    named = (*source.readable_paths, *roots)
-    changed = (*source.writable_paths, *(() if folder_is_private else (directory,)))
-    if closed := next((path for path in (*named, *changed) if stdio.is_interface(path)), None):
-        words = f"{closed} leads to processes, settings or devices of the machine, which no server may access. Grant the folder that the server works with."
-        raise _not_started(words)
-    program = _program()
-    if mine := next((path for path in changed if stdio.overlaps(path, program)), None):
-        words = f"{mine} contains mcpadmin's own program, which no server may change. Grant a smaller folder, or this one for reading only."
-        raise _not_started(words)
-    user = stdio.user(number, draft=draft)
-    if user is not None and not stdio.stands_for_owners() and any(map(_is_ours, (*named, *changed))):
-        user = None  # only our own user reaches these files
-    try:
-        own = folders(user, reachable=not stdio.has_view())
-    except OSError as problem:
-        words = f"The private folders of the server could not be created: {problem.strerror}: {problem.filename}."
-        raise _not_started(words) from problem
-    files, hosts = _of_the_operator()
-    return stdio.Confinement(
-        home=str(own.home),
-        tmp=str(own.tmp),
-        mount_point=str(own.mount_point),
-        work=directory if folder_is_private else "",
-        read=(*named, *files),
-        write=changed,
-        protected=protected,
-        uid=user,
-        network=stdio.Network(source.network_access),
-        hosts=(*_hosts(source), *hosts),
-        limits=_process_limits(),
-    )
-
-
-def _hosts(source: Server | Registration) -> list[stdio.Host]:
-    try:
-        return [*map(stdio.Host.parsed, source.network_hosts)]
-    except ValueError as problem:  # stored by a version that accepted it
-        words = f"The hosts under Access in the server's settings cannot be used: {problem}"
-        raise _not_started(words) from problem
-
-
-def _ours() -> tuple[str, ...]:
-    """Keys, database and checkpoints, wherever the operator keeps them."""
-    files = [settings.DATA_DIR, settings.KEYRING_FILE, settings.CHECKPOINT_KEY_FILE, settings.CHECKPOINT_FILE]
-    database = settings.DATABASES[DEFAULT_DB_ALIAS]
-    path = Path(str(database["NAME"]))
-    if database["ENGINE"].endswith("sqlite3") and path.is_absolute() and not path.is_relative_to(settings.DATA_DIR):
-        files += [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
-    return tuple(map(str, files))
-
-
-def _program() -> list[str]:
-    """The folders of our own code and of the interpreter's library that this process could change. At the next start it
-    runs them with the keys."""
-    places = [
-        str(settings.BASE_DIR),
-        *([sys.prefix] if sys.prefix != sys.base_prefix else []),
-        os.path.dirname(os.__file__),
-    ]
-    return [place for place in places if os.access(place, os.W_OK)]
-
-
-def _is_ours(path: str) -> bool:
-    try:
-        return os.stat(path).st_uid == os.geteuid()
-    except OSError:
-        return False
-
-
-def _of_the_operator() -> tuple[list[str], list[stdio.Host]]:
-    """Files and hosts that settings and inherited variables name: certificates, proxies, package mirrors."""
-    try:
-        files, hosts = [], [*map(stdio.Host.parsed, settings.STDIO_HOSTS)]
-    except ValueError as problem:
-        words = f"The setting MCPADMIN_STDIO_HOSTS cannot be used: {problem}"
-        raise _not_started(words) from problem
-    for value in inherited().values():
-        if value.startswith("/") and Path(value).exists():
-            files.append(value)
-            continue
-        with suppress(ValueError):
-            parts = urlsplit(value)
-            if parts.hostname and parts.scheme in _PORTS:
-                name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-                hosts.append(stdio.Host.parsed(f"{name}:{parts.port or _PORTS[parts.scheme]}"))
-    return files, hosts
-
-
-def _process_limits() -> dict[str, int]:
-    """By the names of setrlimit. Memory and processes of the whole server are measured too (see processes.py), which says
-    what was exceeded; these limits stop what grows faster than it is measured. NPROC counts threads."""
-    limits = {"CORE": 0, "NOFILE": settings.STDIO_OPEN_FILES, "FSIZE": settings.STDIO_FILE_MIB * MIB}
-    if settings.STDIO_MEMORY_MIB:
-        limits["DATA"] = (2 * settings.STDIO_MEMORY_MIB + SPARE_MIB) * MIB
-    if settings.STDIO_PROCESSES:
-        limits["NPROC"] = settings.STDIO_PROCESSES * THREADS
-    return limits
 
 
 def _unopened(exc: SealError | NotLaunchable) -> LaunchProblem:
@@ -473,9 +314,3 @@ def tls_of(given: Certificate | None) -> tuple[ssl.SSLContext | None, ssl.SSLCon
 
 def _revealed(values: Values) -> dict[str, str]:
     return {name: value.reveal() if isinstance(value, Secret) else value for name, value in values.items()}
-
-
-def egress_policy() -> OutboundPolicy:
-    allow = tuple(map(Allow.parsed, settings.ALLOWED_NETWORKS))
-    proxy = Proxy.parsed(settings.OUTBOUND_PROXY, settings.OUTBOUND_PROXY_EXCEPT)
-    return OutboundPolicy(allow_loopback=settings.ALLOW_LOOPBACK, allow=allow, proxy=proxy)

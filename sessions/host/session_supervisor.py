@@ -26,7 +26,8 @@ from sessions.host.cancelling import cancel_all
 from sessions.host.db import Database, DatabaseAway
 from sessions.host.desired_state import DesiredState
 from sessions.host.greeting import greeting_of
-from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, load
+from sessions.host.launch import NEEDS_CREDENTIAL, Launch, load
+from sessions.host.launch_problem import LaunchProblem
 from sessions.host.logs.session_log import ServerLog
 from sessions.host.open_session import OpenSession
 from sessions.host.reconnect_delays import ConnectionLoss, Pace, retry_after

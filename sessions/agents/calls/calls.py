@@ -5,13 +5,10 @@ change nothing about the call.
 """
 
 import asyncio
-import json
-import math
-import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeGuard
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -21,34 +18,32 @@ from django.http import Http404
 
 from servers.crypto import SealError
 from sessions import hints
-from sessions.agents import visits
 from sessions.agents.answer import Answer, TooSlow
 from sessions.agents.call_request import CallRequest, call_request_of, unknown_tool
 from sessions.agents.calls import approval_messages, idempotency, outcomes, questions
 from sessions.agents.calls.arriving import ArrivingRequests
 from sessions.agents.calls.outcomes import Ended, ended
 from sessions.agents.calls.questions import Continuation
+from sessions.agents.calls.viewer import CallViewer
 from sessions.agents.catalog import lists
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange, unavailable
 from sessions.agents.policy.admission import Admission, no_longer_valid, too_many
 from sessions.agents.policy.counting import Counted
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
-from sessions.agents.stream_reads import AWAY_SECONDS, StreamReads, next_check
+from sessions.agents.stream_reads import StreamReads
 from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing, statements
 from sessions.calls.arguments import NotListed, Rejected, SubmittedArguments
 from sessions.calls.intents import Hold
 from sessions.calls.targets import Target
 from sessions.enums import CallState
-from sessions.hints.hint_rows import first_row, is_passing
 from sessions.live.hub import Hub
 from sessions.live.reader import BatchedReads
 from sessions.mcp.core import jsonrpc, methods
-from sessions.mcp.core.errors import InvalidRequest
 from sessions.mcp.core.headers import ANNOTATION
 from sessions.mcp.core.versions import REVISIONS, Era
-from sessions.mcp.server import modern, streams
+from sessions.mcp.server import modern
 from sessions.mcp.server.refusals import (
     DUPLICATE,
     FORBIDDEN,
@@ -59,32 +54,22 @@ from sessions.mcp.server.refusals import (
     invalid_params,
     later,
 )
-from sessions.mcp.server.streams import ProgressRelay
 from sessions.models import Call
 
 #: the call that this answer belongs to; absent if none was placed
 CALL_HEADER: Final = "Mcpadmin-Call"
-KEEP_ALIVE_SECONDS: Final = 15.0
-#: a modern stream opens late: until then an error of the server may still become an HTTP status
-OPEN_SECONDS: Final = 5.0
-PROGRESS_SECONDS: Final = 0.1
-_MOST_WAITING: Final = 64
 log = structlog.get_logger(__name__)
-
-
-#: done, total, message
-Progress = tuple[float, float | None, str | None]
 
 
 class AgentDisconnected(Exception):
     """The agent closed its connection."""
 
 
-class _Waits:
+class _Pending:
     """Returned in place of a response: there is none yet."""
 
 
-_WAITS: Final = _Waits()
+_PENDING: Final = _Pending()
 
 
 class Calls:
@@ -329,7 +314,7 @@ class Calls:
         """Wait for the end of a call, or until a modern agent must answer a question. Ends with AgentDisconnected when the agent
         leaves: a modern one thereby cancels. `late`: the call was placed by an earlier request and may have ended. Raises
         Refusal (401) when the token no longer counts: the call continues without its agent."""
-        viewer = _Viewer(exchange, answer, connection, dirty=late or needed_approval)
+        viewer = CallViewer(exchange, answer, connection, dirty=late or needed_approval)
         connection.step = "view" if answer is not None and answer.may_stream else ""  # whole only at the end
         stop = self._hub.watch(f"call.{uid}", viewer.hint)
         self._viewers[uid] += 1
@@ -346,7 +331,7 @@ class Calls:
                     log.warning("agents.call_not_read", call=str(uid), problem=str(problem))
                     await viewer.pause()
                     continue
-                if not isinstance(found, _Waits):
+                if not isinstance(found, _Pending):
                     return found
         except (AgentDisconnected, TooSlow):
             await self._on_disconnect(exchange, uid)
@@ -366,20 +351,20 @@ class Calls:
         self,
         exchange: Exchange,
         uid: UUID,
-        viewer: "_Viewer",
+        viewer: CallViewer,
         answer: Answer | None,
         asked: CallRequest | None,
         *,
         needed_approval: bool,
-    ) -> "bytes | _Waits | None":
+    ) -> bytes | _Pending | None:
         """What `view` should return after the viewer woke, or that the agent keeps waiting."""
         if viewer.take_check() and not await self._reads.tokens.get(exchange.entry.principal.token.pk):
             idempotency.mark_disconnected(uid)
             raise no_longer_valid(exchange.entry.place.slug)
-        await viewer.tell()
+        await viewer.send_waiting()
         due = viewer.waited_long_enough
         if not viewer.take_dirty() and not due:
-            return _WAITS
+            return _PENDING
         row = await self._rows.get(uid)
         viewer.read()
         if isinstance(row, Ended):
@@ -397,11 +382,11 @@ class Calls:
             if relayed and asked is not None and exchange.era is Era.MODERN:
                 return questions.input_required(exchange, asked, uid, questions.inputs_of(relayed))
             await viewer.ask(relayed)
-        return _WAITS
+        return _PENDING
 
     # --- approval ------------------------------------------------------------------------------------------------
     async def _offer_page(
-        self, exchange: Exchange, asked: CallRequest | None, uid: UUID, viewer: "_Viewer"
+        self, exchange: Exchange, asked: CallRequest | None, uid: UUID, viewer: CallViewer
     ) -> bytes | None:
         """An agent that opens URLs for its person is sent to the page where the call is approved: a modern one by the
         response, after which its retry waits here."""
@@ -442,181 +427,6 @@ class Calls:
         idempotency.mark_disconnected(uid)
         if exchange.era is Era.MODERN:
             await self.cancel(exchange, uid)
-
-
-class _Viewer:
-    """Wakes on hints, at the end of the connection and at its own times. `dirty`: the row must be read."""
-
-    def __init__(
-        self, exchange: Exchange, answer: Answer | None, connection: Connection, *, dirty: bool = False
-    ) -> None:
-        self._answer, self._connection = answer, connection
-        self._wake = asyncio.Event()
-        self._dirty = dirty
-        self._legacy = exchange.era is Era.LEGACY
-        self._asked: set[UUID] = set()
-        connection.on_close(self._wake.set)
-        #: progress, and log lines ready to be sent, in the order in which they came
-        self._waiting: list[Progress | bytes] = []
-        #: the call waits for approval; how long the agent waits for that; whether it was sent to the page
-        self.held = self.offered = False
-        self._held_until = time.monotonic() + approval_messages.WAIT_SECONDS
-        token = exchange.progress_token
-        may_stream = answer is not None and answer.may_stream
-        self._logs = bool(exchange.log_level) and may_stream
-        hears = self._legacy and visits.heard_by(exchange.revision, exchange.capabilities)
-        self._visits = hears and may_stream
-        self.relay = ProgressRelay(token) if token is not None and may_stream else None
-        now = time.monotonic()
-        self._next_beat = now + (OPEN_SECONDS if may_stream else KEEP_ALIVE_SECONDS)
-        self._check_at = next_check(now)
-        self._pause_seconds = AWAY_SECONDS[0]
-
-    def hint(self, hint: dict[str, Any] | None) -> None:
-        if hint is None:
-            self._dirty = True
-        elif hint.get("kind") == "progress":
-            self._take(hint)
-        elif hint.get("kind") == "log":
-            self._take_line(hint)
-        elif hint.get("kind") == "visit":
-            self._take_visit(hint)
-        elif not is_passing(hint.get("rows")):
-            self._dirty = True
-        self._wake.set()
-
-    def _take(self, hint: dict[str, Any]) -> None:
-        """Only valid fields: anyone who can write to Redis can publish anything."""
-        row = first_row(hint.get("rows"))
-        done, total, text = row.get("progress"), row.get("total"), row.get("message")
-        if _is_number(done) and len(self._waiting) < _MOST_WAITING:
-            self._waiting.append(
-                (done, total if _is_number(total) else None, text[:500] if isinstance(text, str) else None)
-            )
-
-    def _take_line(self, hint: dict[str, Any]) -> None:
-        row = first_row(hint.get("rows"))
-        level, logger, text = row.get("level"), row.get("logger"), row.get("text")
-        if (
-            not self._logs
-            or level not in methods.LOG_LEVELS
-            or not isinstance(text, str)
-            or not isinstance(logger, str)
-        ):
-            return
-        data: Any = text
-        if row.get("json") is True:
-            with suppress(ValueError):
-                data = json.loads(text)
-        if len(self._waiting) < _MOST_WAITING:
-            with suppress(InvalidRequest):  # not JSON after all
-                self._waiting.append(streams.log_line(level, logger, data))
-
-    def _take_visit(self, hint: dict[str, Any]) -> None:
-        for identity, _ in visits.of_hint(hint) if self._visits else ():
-            if len(self._waiting) < _MOST_WAITING:
-                self._waiting.append(visits.completed(identity))
-
-    def take_dirty(self) -> bool:
-        dirty, self._dirty = self._dirty, False
-        return dirty
-
-    def take_check(self) -> bool:
-        """Whether it is time to check the token again."""
-        now = time.monotonic()
-        due = now >= self._check_at
-        if due:
-            self._check_at = next_check(now)
-        return due
-
-    def read(self) -> None:
-        """The database answers."""
-        self._pause_seconds = AWAY_SECONDS[0]
-
-    async def pause(self) -> None:
-        """The database is unavailable: nothing counts as read, and it is queried again soon, unless the agent
-        leaves."""
-        self._dirty, self._check_at = True, time.monotonic()
-        await self._beat()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._pause_seconds):
-                while not self._connection.closed:  # hints wake it too
-                    self._wake.clear()
-                    await self._wake.wait()
-        self._pause_seconds = min(2 * self._pause_seconds, AWAY_SECONDS[1])
-
-    @property
-    def waited_long_enough(self) -> bool:
-        return self.held and time.monotonic() >= self._held_until
-
-    async def wait(self) -> None:
-        if self._dirty or self._waiting or self._connection.closed:
-            return
-        soonest = min(self._next_beat, self._check_at)
-        until = (min(soonest, self._held_until) if self.held else soonest) - time.monotonic()
-        if self.relay is not None and self.relay.waits:
-            until = min(until, PROGRESS_SECONDS)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, until)):
-                await self._wake.wait()
-        self._wake.clear()
-
-    async def tell(self) -> None:
-        """Send progress and keep-alive comments."""
-        waiting = await self._notify_waiting()
-        if self.relay is not None and self.relay.waits and not waiting:
-            await self._send(self.relay.flush())
-        await self._beat()
-
-    async def _beat(self) -> None:
-        now = time.monotonic()
-        if now >= self._next_beat and self._answer is not None and self._answer.may_stream:
-            self._next_beat = now + KEEP_ALIVE_SECONDS
-            if self._answer.streaming:
-                await self._answer.keep_alive()
-            else:
-                await self._answer.open()
-
-    async def _notify_waiting(self) -> bool:
-        """Whether there was any."""
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            if isinstance(one, bytes):
-                await self._send(one if self._answer is not None and not self._answer.crowded else None)
-            else:
-                await self._offer(*one, time.monotonic())
-        return bool(waiting)
-
-    async def send_final_progress(self, call: Call) -> None:
-        """Before the response, send what a lost hint or the rate limit held back."""
-        await self._notify_waiting()
-        if self.relay is None:
-            return
-        if call.progress is not None:
-            await self._offer(call.progress, call.progress_total, call.progress_message or None, time.monotonic())
-        await self._send(self.relay.flush())
-
-    async def ask(self, relayed: list[questions.Relayed]) -> None:
-        """On the stream of a legacy call: each once."""
-        if self._answer is None or not self._legacy or not self._answer.may_stream:
-            return
-        for one in relayed:
-            if one.uid not in self._asked:
-                self._asked.add(one.uid)
-                await self._answer.event(questions.request(one))
-
-    async def _offer(self, done: float, total: float | None, text: str | None, now: float) -> None:
-        if self.relay is not None and self._answer is not None and not self._answer.crowded:
-            await self._send(self.relay.offer(done, total, text, now))
-
-    async def _send(self, message: bytes | None) -> None:
-        if message is not None and self._answer is not None:
-            await self._answer.event(message)
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    """One that JSON has."""
-    return type(value) is int or (type(value) is float and math.isfinite(value))
 
 
 def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:

@@ -14,7 +14,8 @@ from servers.registration.resolved_values import NotLaunchable, certificate_of
 from sessions.host.answer_redaction import Redactor, masked_words
 from sessions.host.authorization.stored_grants import for_sign_in, shared_client
 from sessions.host.db import Database, DatabaseAway
-from sessions.host.launch import LaunchProblem, egress_policy
+from sessions.host.launch_problem import LaunchProblem
+from sessions.host.outbound import egress_policy
 from sessions.mcp.client.authorization import Authorization, Pending
 from sessions.mcp.core.errors import McpError
 from sessions.mcp.core.refusals import without_words

@@ -24,7 +24,8 @@ from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.db import Database
 from sessions.host.inbox import server_requests
-from sessions.host.launch import Launch, LaunchProblem, load
+from sessions.host.launch import Launch, load
+from sessions.host.launch_problem import LaunchProblem
 from sessions.host.opening import make_client
 from sessions.host.packages import images, npm, pypi, start
 from sessions.host.packages.problems import PackageUnavailable

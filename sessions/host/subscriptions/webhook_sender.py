@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from sessions.host.db import Database
 from sessions.host.due import DueTasks
-from sessions.host.launch import egress_policy
+from sessions.host.outbound import egress_policy
 from sessions.host.sending.http import exchange
 from sessions.mcp.core.errors import AddressRefused, McpError
 from sessions.mcp.transports.base import translated

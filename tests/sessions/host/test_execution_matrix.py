@@ -35,7 +35,8 @@ from servers.registration.importing.document import read
 from servers.registration.importing.planning import plan
 from servers.secret import Secret
 from sessions.connections import commands
-from sessions.host.launch import Launch, LaunchProblem, load, load_draft
+from sessions.host.launch import Launch, load, load_draft
+from sessions.host.launch_problem import LaunchProblem
 from sessions.live import consumer
 from sessions.mcp.transports.registry import StdioSpec
 from sessions.models import McpSession

@@ -19,7 +19,8 @@ from sessions.connections.diagnosis import explain
 from sessions.host.answer_redaction import Redactor
 from sessions.host.authorization.stored_grants import authorized
 from sessions.host.db import Database
-from sessions.host.launch import NEEDS_CREDENTIAL, Launch, LaunchProblem, client_info, limits_of, load
+from sessions.host.launch import NEEDS_CREDENTIAL, Launch, client_info, limits_of, load
+from sessions.host.launch_problem import LaunchProblem
 from sessions.mcp.client.authorization import Authorization
 from sessions.mcp.core.limits import Limits
 from sessions.mcp.transports.registry import HttpSpec, StdioSpec, WebSocketSpec

@@ -31,7 +31,9 @@ from sessions.connections import commands
 from sessions.enums import Desired, SessionState
 from sessions.host import directories
 from sessions.host.answer_redaction import Redactor
-from sessions.host.launch import INSTALL_SECONDS, LaunchProblem, _ours, load
+from sessions.host.child_confinement import own_paths
+from sessions.host.launch import INSTALL_SECONDS, load
+from sessions.host.launch_problem import LaunchProblem
 from sessions.mcp.core.errors import Fault
 from sessions.mcp.transports.registry import StdioSpec
 from sessions.mcp.transports.stdio import processes
@@ -466,7 +468,7 @@ def test_a_database_outside_of_the_data_directory_is_as_much_out_of_reach(monkey
     database = product.DATABASES["default"]
     monkeypatch.setitem(database, "ENGINE", "django.db.backends.sqlite3")
     monkeypatch.setitem(database, "NAME", "/srv/mcpadmin/db.sqlite3")
-    assert {f"/srv/mcpadmin/db.sqlite3{end}" for end in ("", "-wal", "-shm")} <= set(_ours())
+    assert {f"/srv/mcpadmin/db.sqlite3{end}" for end in ("", "-wal", "-shm")} <= set(own_paths())
 
 
 @pytest.mark.django_db
