@@ -22,9 +22,9 @@ from servers.bundles.forms import FILE_CHARS
 from servers.bundles.names import Target
 from servers.bundles.overrides import Override
 from servers.enums import AuditAction, BundleListing, DefinitionKind, PolicyEffect, PolicyKind
+from servers.json import text as json_text
 from servers.models import AgentPolicy, AgentRule, Bundle, BundleMember
 from servers.patterns import matches
-from servers.schemas import jsontext
 from servers.storable import storable_json
 
 FORMAT: Final = "mcpadmin-bundle"
@@ -210,8 +210,8 @@ def _parsed(text: str) -> dict[str, Any]:
     if len(text) > FILE_CHARS:
         raise ValidationError(f"The file has more than {FILE_CHARS:,} characters.")
     try:
-        value: Any = jsontext.loads(text)
-    except jsontext.JsonProblem as problem:
+        value: Any = json_text.loads(text)
+    except json_text.JsonProblem as problem:
         raise ValidationError(f"This is not JSON. {problem}") from problem
     if not isinstance(value, dict) or value.get("format") != FORMAT or value.get("version") != VERSION:
         raise ValidationError(f"This is not an exported bundle: format must be {FORMAT} and version {VERSION}.")

@@ -11,8 +11,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from servers.accounts.browser_sessions import browser_words
+from servers.json import text as json_text
 from servers.models import BrowserReport
-from servers.schemas import jsontext
 
 MOST_BYTES: Final = 8 * 1024
 MOST_CAUSES: Final = 200
@@ -24,8 +24,8 @@ KEPT: Final = timedelta(days=30)
 def read(body: bytes) -> dict[str, Any] | None:
     """The report in a body as browsers send it to `report-uri`; None for anything else."""
     try:
-        found = jsontext.loads(body.decode())
-    except (UnicodeDecodeError, jsontext.JsonProblem):
+        found = json_text.loads(body.decode())
+    except (UnicodeDecodeError, json_text.JsonProblem):
         return None
     report = found.get("csp-report") if isinstance(found, dict) else None
     return report if isinstance(report, dict) and report.get("violated-directive") else None

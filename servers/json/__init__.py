@@ -1,1 +1,1 @@
-"""One way to write JSON whose bytes matter (RFC 8785)."""
+"""JSON whose bytes matter (`canonical`, RFC 8785), and strict JSON text (`text`)."""

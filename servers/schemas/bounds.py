@@ -1,8 +1,7 @@
 """How large a schema and a value may be, checked before any other processing. Counted without recursion."""
 
-from servers.schemas.jsontext import MAX_DEPTH
+from servers.json.text import MAX_DEPTH, Json, depth
 from servers.schemas.shapes import Schema
-from servers.schemas.values import Json, depth
 from servers.schemas.vocabulary import subschemas
 
 MAX_SUBSCHEMAS = 1_000

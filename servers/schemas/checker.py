@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from servers.json.text import Json
 from servers.schemas.bounds import MAX_SCHEMA_BYTES, too_large
 from servers.schemas.checker_process import (
     START_SECONDS,
@@ -28,7 +29,6 @@ from servers.schemas.checker_process import (
 from servers.schemas.phrases import Violation, phrased
 from servers.schemas.plain import surely_valid
 from servers.schemas.shapes import Schema
-from servers.schemas.values import Json
 
 CHECK_SECONDS = 0.25
 MAX_WAITING = 64

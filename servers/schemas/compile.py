@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from servers.json.text import Json, depth
 from servers.schemas import leaves
 from servers.schemas.branches import begin, choose
 from servers.schemas.errors import attach
@@ -29,7 +30,7 @@ from servers.schemas.pointer import NodePlace
 from servers.schemas.resolve import Condition, Document
 from servers.schemas.secrets import holds_secret, is_secret
 from servers.schemas.shapes import Schema, Unsupported, required_of, text_of
-from servers.schemas.values import ABSENT, FRESH, Branch, Draft, Json, PendingKey, Unread, depth, is_type, loose
+from servers.schemas.values import ABSENT, FRESH, Branch, Draft, PendingKey, Unread, is_type, loose
 
 MAX_DEPTH = 14
 MAX_NODES = 2_000

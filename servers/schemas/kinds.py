@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from servers.json.text import Json
 from servers.schemas.labels import branch_label, option_label
 from servers.schemas.merge import Flat
 from servers.schemas.resolve import Document
 from servers.schemas.shapes import Schema, Unsupported, only_value, required_of, types_of
-from servers.schemas.values import Json, same
+from servers.schemas.values import same
 
 MAX_OPTIONS = 1_000
 MAX_CHIPS = 60

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from servers.json.text import Json
 from servers.schemas.merge import Flat
 from servers.schemas.resolve import Document
 from servers.schemas.shapes import Schema, Unsupported, count_of, number_of, only_value, text_of, types_of
-from servers.schemas.values import Json
 
 _LONG_NAMES = {"content", "contents", "sql", "prompt", "text", "body", "code", "script", "markdown", "html", "yaml"}
 _LONG_NAMES |= {"instructions", "template", "diff", "patch"}

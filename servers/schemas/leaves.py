@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import date
 from itertools import pairwise
 
-from servers.schemas.jsontext import dumps, number_text
+from servers.json.text import dumps, number_text
 from servers.schemas.kinds import (
     MAX_SUGGESTED_CHARS,
     MAX_SUGGESTIONS,

@@ -9,9 +9,10 @@ from typing import Any
 
 import jsonschema_rs
 
+from servers.json.text import Json
 from servers.schemas.resolve import Document
 from servers.schemas.shapes import Schema, Unsupported, count_of, number_of, required_of, types_of
-from servers.schemas.values import ABSENT, Json, is_type, same
+from servers.schemas.values import ABSENT, is_type, same
 
 MAX_STEPS = 4_000
 MAX_TOTAL_STEPS = 20_000

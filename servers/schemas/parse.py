@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from servers.json import text as json_text
+from servers.json.text import Json, JsonProblem
 from servers.numbers import whole_number
-from servers.schemas import jsontext
 from servers.schemas.compile import MAX_DEPTH, MAX_NODES
-from servers.schemas.jsontext import JsonProblem
 from servers.schemas.kinds import (
     AnyJson,
     Array,
@@ -26,7 +26,7 @@ from servers.schemas.operations import Operation, parse_operation
 from servers.schemas.pointer import PREFIX, NodePlace, name
 from servers.schemas.resolve import Condition, Document
 from servers.schemas.shapes import Schema, Unsupported
-from servers.schemas.values import ABSENT, Branch, Draft, Json, PendingKey, Unread, Unsendable, clean
+from servers.schemas.values import ABSENT, Branch, Draft, PendingKey, Unread, Unsendable, clean
 
 Fields = Mapping[str, list[str]]
 REQUIRED = "Required."
@@ -69,7 +69,7 @@ def parse_form(schema: Schema, data: Fields, *, prefix: str = PREFIX) -> Parsed:
 def parse_json(text: str) -> Parsed:
     """JSON mode: the whole value as text. An error is at the root and names line and column."""
     try:
-        value = jsontext.loads(text)
+        value = json_text.loads(text)
     except JsonProblem as problem:
         return Parsed(ABSENT, {"": [str(problem)]}, draft=Unread(text, raw=True))
     return Parsed(value, draft=value)
@@ -162,7 +162,7 @@ class _Reader:
 
     def _json(self, text: str, at: NodePlace) -> Draft:
         try:
-            return jsontext.loads(text)
+            return json_text.loads(text)
         except JsonProblem as problem:
             self._error(at, str(problem)) if text.strip() else self._empty(at)
             return Unread(text, raw=True)
@@ -183,7 +183,7 @@ class _Reader:
             self._empty(at)
             return Unread("")
         try:
-            return jsontext.number(text, integral=kind.integral)
+            return json_text.number(text, integral=kind.integral)
         except ValueError as problem:
             self._error(at, str(problem))
             return Unread(text)

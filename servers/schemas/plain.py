@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from servers.json.text import Json, children
 from servers.schemas.bounds import too_large
 from servers.schemas.shapes import Schema
-from servers.schemas.values import Json, children
 
 MAX_TEXT: Final = 64 * 1024
 #: parts of the schema times parts of the value: about a millisecond

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
+from servers.json.text import children
 from servers.schemas.references import MAX_CHAIN, References, Unresolvable
-from servers.schemas.values import children, is_type, same, type_name
+from servers.schemas.values import is_type, same, type_name
 from servers.schemas.vocabulary import (
     ANNOTATIONS,
     IDENTIFIERS,

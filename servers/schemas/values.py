@@ -1,11 +1,11 @@
 """The values in a form while it is edited: JSON, plus what JSON cannot express (not sent, not parseable, chosen)."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-Json = Any  # str | int | float | bool | None | list | dict; a recursive alias does not help type checkers here
+from servers.json.text import Json
 
 
 class _Marker(Enum):
@@ -118,22 +118,3 @@ def hashable(value: Json) -> Hashable:
     if isinstance(value, dict):
         return (dict, frozenset((key, hashable(item)) for key, item in value.items()))
     return value
-
-
-def children(value: object) -> Iterator[object]:
-    """The direct parts of a JSON container; nothing for a leaf."""
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value
-
-
-def depth(value: object, limit: int) -> int:
-    """Nesting of containers, counted without recursion and only up to `limit` + 1."""
-    level, layer = 0, [value]
-    while level <= limit:
-        layer = [part for item in layer for part in children(item) if isinstance(part, dict | list)]
-        if not layer:
-            return level
-        level += 1
-    return level

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from servers.schemas.values import children
+from servers.json.text import children
 
 #: one subschema
 ONE: Final = frozenset(

@@ -28,9 +28,9 @@ from servers.agents.oauth.grants import Consent
 from servers.audit.record import Actor
 from servers.connect_limit import TooOften
 from servers.enums import DocumentState
+from servers.json import text as json_text
 from servers.models import OAuthClient
 from servers.requests import WebRequest
-from servers.schemas import jsontext
 from servers.single_use_forms import ALREADY_USED, use_form
 
 _MAY_NOT_CALL = "You don't have permission to call tools, so no client can act as you. Ask an administrator for access."
@@ -236,7 +236,7 @@ def register(request: WebRequest) -> HttpResponse:
             "temporarily_unavailable", "The registration limit cannot be checked right now. Try again later.", 503
         )
     try:
-        found: Any = jsontext.loads(request.body.decode())
+        found: Any = json_text.loads(request.body.decode())
         client, secret = registration.register(Actor.of(request), found)
     except ValueError:
         return _error("invalid_client_metadata", "The body is not JSON.")

@@ -4,9 +4,9 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
+from servers.json import text as json_text
 from servers.kit.long_table import may_have_table
 from servers.media_types import declared_format, format_of, kind_of, mismatch
-from servers.schemas import jsontext
 from sessions.calls.result_files import bytes_of, mime_of
 
 BLOCKS = 100
@@ -108,8 +108,8 @@ def block_of(item: Any, budget: Budget, position: int) -> Block:
 def text_block(text: str, title: str = "", uri: str = "") -> Block:
     if text[:100].lstrip()[:1] in ("{", "[") and len(text) <= TEXT_CHARS:
         try:
-            return Block("json", title or "JSON text", value=jsontext.exact(text), uri=uri)
-        except jsontext.JsonProblem:
+            return Block("json", title or "JSON text", value=json_text.exact(text), uri=uri)
+        except json_text.JsonProblem:
             pass  # it only looked like JSON, or its value would say something else: show it as text
     cut = len(text) > TEXT_CHARS
     return Block("text", title, text[:TEXT_CHARS], uri=uri, cut=cut, tabular=cut and may_have_table(text))

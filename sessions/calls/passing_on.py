@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from servers.json import text as json_text
+from servers.json.text import MAX_DEPTH, depth
 from servers.kit.json_tree import value_at
-from servers.schemas import jsontext
 from servers.schemas.compile import compile_form
-from servers.schemas.jsontext import MAX_DEPTH
 from servers.schemas.match import fits
 from servers.schemas.nodes import Node, ObjectNode
 from servers.schemas.pointer import segments, unescape
 from servers.schemas.resolve import Document
 from servers.schemas.shapes import Schema, Unsupported, types_of
-from servers.schemas.values import depth, is_type
+from servers.schemas.values import is_type
 from servers.secret import MASK
 from sessions.calls.result_files import as_messages, items_of, text_of
 from sessions.mcp.core.methods import PROMPTS_GET, RESOURCES_READ
@@ -91,8 +91,8 @@ def _text(method: str, result: Mapping[str, Any], part: str) -> str:
 
 def _parsed(text: str) -> Any:
     try:
-        return jsontext.exact(text)
-    except jsontext.JsonProblem as problem:
+        return json_text.exact(text)
+    except json_text.JsonProblem as problem:
         raise NoValue(f"This text cannot be read as JSON. {problem}") from None
 
 
@@ -149,8 +149,8 @@ def _forms(value: Any) -> Iterator[Any]:
     yield value
     if isinstance(value, str):
         try:
-            parsed = jsontext.exact(value)
-        except jsontext.JsonProblem:
+            parsed = json_text.exact(value)
+        except json_text.JsonProblem:
             pass
         else:
             if not _too_deep(parsed):

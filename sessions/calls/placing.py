@@ -22,10 +22,11 @@ from servers.audit.record import Actor, Event
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.commit_hooks import after_commit
 from servers.enums import AuditAction, AuditOutcome
+from servers.json import text as json_text
 from servers.kit.visible import is_typed
 from servers.loops import result_of, wait_for_both
 from servers.models import Server
-from servers.schemas import checker, jsontext
+from servers.schemas import checker
 from sessions import hints
 from sessions.calls.arguments import ArgumentProblem, Rejected, SubmittedArguments
 from sessions.calls.final_states import (
@@ -187,7 +188,7 @@ def check(
     arguments, doubt = operation.read(name, target.definition, given)
     if agent_part is None:
         _require_confirmation(target, operation.destructive(target.definition), given, doubt)
-    text = jsontext.dumps(arguments, indent=None)
+    text = json_text.dumps(arguments, indent=None)
     stored = redacted_arguments(text, method, target)
     seconds = hold.seconds if hold is not None else target.connect_seconds + WAIT_SECONDS
     deadline = timezone.now() + timedelta(seconds=seconds)

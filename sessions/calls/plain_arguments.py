@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from servers.schemas import jsontext
+from servers.json import text as json_text
 from servers.schemas.pointer import escape
 from sessions.calls.arguments import Rejected, SubmittedArguments
 
@@ -89,6 +89,6 @@ def _object(given: SubmittedArguments) -> dict[str, Any]:
 
 def _parsed(text: str) -> Any:
     try:
-        return jsontext.loads(text or "{}")
-    except jsontext.JsonProblem as problem:
+        return json_text.loads(text or "{}")
+    except json_text.JsonProblem as problem:
         raise Rejected(str(problem), {"": [str(problem)]}) from problem

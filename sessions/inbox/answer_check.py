@@ -9,7 +9,8 @@ import binascii
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from servers.schemas import checker, jsontext, parse
+from servers.json import text as json_text
+from servers.schemas import checker, parse
 from servers.schemas.pointer import join
 from sessions.calls.arguments import SubmittedArguments
 from sessions.enums import QuestionKind
@@ -109,7 +110,7 @@ def _integer(entry: Any) -> Any:
 
 def _number(entry: Any) -> Any:
     try:
-        return jsontext.number(entry, integral=False) if isinstance(entry, str) else entry
+        return json_text.number(entry, integral=False) if isinstance(entry, str) else entry
     except ValueError:
         return entry  # the checker reports what is wrong with it
 

@@ -14,9 +14,9 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.contrib.staticfiles.storage import staticfiles_storage
 
 from servers.audit.record import Actor
+from servers.json import text as json_text
+from servers.json.text import JsonProblem
 from servers.limits import stated
-from servers.schemas import jsontext
-from servers.schemas.jsontext import JsonProblem
 from sessions.live import limits, socket_calls, tickets, viewers
 from sessions.live.frames import message
 from sessions.live.hub import hub
@@ -99,7 +99,7 @@ class LiveConsumer(AsyncWebsocketConsumer):
         """Decode strictly, so that arguments mean what the page wrote. Big messages are decoded off the loop."""
         try:
             big = len(text) > limits.TEXT_BYTES
-            body = await hub().reader.work(partial(jsontext.loads, text)) if big else jsontext.loads(text)
+            body = await hub().reader.work(partial(json_text.loads, text)) if big else json_text.loads(text)
         except JsonProblem:
             return None
         return body if isinstance(body, dict) else None

@@ -11,9 +11,10 @@ from servers.audit.acts import audited
 from servers.audit.record import Actor, ServerRef
 from servers.definitions.versions import body_of
 from servers.enums import AuditAction, PayloadKind, RedactedPart
+from servers.json import text as json_text
 from servers.models import Definition, Payload, Server
 from servers.privacy import redaction
-from servers.schemas import jsontext, secrets
+from servers.schemas import secrets
 from servers.schemas.input_schema import input_schema_of
 from sessions.calls import visibility
 from sessions.calls.arguments import Rejected, SubmittedArguments
@@ -67,7 +68,7 @@ def save_form(
         definition_digest=definition.digest if definition is not None else "",
         doubt=doubt.kind,
     )
-    text = jsontext.dumps(arguments, indent=None)
+    text = json_text.dumps(arguments, indent=None)
     masked, count = redaction.redacted(text, _subject(row, definition, described), payload_privacy.current())
     return _write(actor, user, row, name, masked, count, shared=shared)
 

@@ -12,9 +12,10 @@ from django.utils.safestring import SafeString
 
 from servers.definitions.versions import body_of, digest_of
 from servers.enums import Environment
+from servers.json import text as json_text
 from servers.kit.filters import Ignored, ignored_of
 from servers.models import Definition
-from servers.schemas import checker, jsontext, leaves, render
+from servers.schemas import checker, leaves, render
 from servers.schemas.compile import compile_form
 from servers.schemas.input_schema import input_schema_of
 from servers.schemas.operations import apply
@@ -205,7 +206,7 @@ class ToolForm:
     @property
     def secret_paths(self) -> str:
         """The paths of the fields that a draft leaves out."""
-        return jsontext.dumps([node.path for node in self.node.walk() if node.secret]) if self.has_secrets else ""
+        return json_text.dumps([node.path for node in self.node.walk() if node.secret]) if self.has_secrets else ""
 
     @property
     def unchecked(self) -> bool:
@@ -266,6 +267,6 @@ def _is_text(draft: Draft) -> bool:
 def _prefilled(word: str) -> Any:
     """The value of `?args=`; an unreadable one is ignored."""
     try:
-        return jsontext.loads(urlsafe_b64decode(word + "=" * (-len(word) % 4)).decode()) if word else ABSENT
+        return json_text.loads(urlsafe_b64decode(word + "=" * (-len(word) % 4)).decode()) if word else ABSENT
     except ValueError:
         return ABSENT

@@ -7,9 +7,10 @@ from django import forms
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from servers.schemas import jsontext, render
+from servers.json import text as json_text
+from servers.json.text import JsonProblem
+from servers.schemas import render
 from servers.schemas.compile import compile_form
-from servers.schemas.jsontext import JsonProblem
 from servers.schemas.nodes import JsonNode, Node, NumberNode, ObjectNode, TextNode
 from servers.schemas.operations import apply
 from servers.schemas.parse import parse_form
@@ -124,7 +125,7 @@ class SamplingForm(forms.Form):
         cleaned: dict[str, Any] = super().clean() or {}
         if cleaned.get("as_json") and "text" in cleaned:
             try:
-                cleaned["content"] = jsontext.loads(cleaned["text"])
+                cleaned["content"] = json_text.loads(cleaned["text"])
             except JsonProblem as problem:
                 self.add_error("text", str(problem))
         return cleaned

@@ -18,9 +18,9 @@ from servers.audit.record import Actor
 from servers.crypto import SealError
 from servers.definitions.versions import body_of
 from servers.enums import DefinitionKind
+from servers.json import text as json_text
 from servers.models import Definition, Server
 from servers.requests import WebRequest
-from servers.schemas import jsontext
 from servers.schemas.input_schema import input_schema_of
 from servers.schemas.render import field_id
 from sessions.calls import passing_on, visibility
@@ -128,7 +128,7 @@ def _value(call: Call, result: dict[str, Any], part: str, at: str | None) -> tup
 
 
 def _preview(value: Any) -> str:
-    text = value if isinstance(value, str) else jsontext.dumps(value)
+    text = value if isinstance(value, str) else json_text.dumps(value)
     return text if len(text) <= PREVIEW else f"{text[:PREVIEW]}…"
 
 

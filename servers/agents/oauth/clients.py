@@ -24,8 +24,8 @@ from servers.agents import tokens
 from servers.audit.acts import audited
 from servers.audit.record import Actor
 from servers.enums import AuditAction, DocumentState, OAuthClientKind
+from servers.json import text as json_text
 from servers.models import AgentToken, OAuthClient
-from servers.schemas import jsontext
 from servers.signals import client_document_asked, grants_deleting
 from servers.storable import storable
 
@@ -253,7 +253,7 @@ def take(client_uid: Any) -> OAuthClient | None:
 def read(client: OAuthClient, body: bytes) -> None:
     """Keep what its document says. Raises BadClient."""
     try:
-        found: Any = jsontext.loads(body.decode())
+        found: Any = json_text.loads(body.decode())
     except ValueError as problem:
         raise BadClient("The document is not JSON.") from problem
     if not isinstance(found, dict) or found.get("client_id") != client.client_id:

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 
+from servers.json.text import dumps
 from servers.schemas.checker import Checker
-from servers.schemas.jsontext import dumps
 from servers.schemas.references import References, Unresolvable
 
 MAX_DEPTH = 24

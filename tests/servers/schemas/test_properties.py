@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from servers.schemas import jsontext
+from servers.json import text as json_text
 from servers.schemas.compile import compile_form
 from servers.schemas.operations import Operation, apply
 from servers.schemas.parse import parse_form, parse_json
@@ -124,7 +124,7 @@ def test_every_button_of_a_form_can_be_pressed(schema: Any, value: Any, data: st
 @MODERATE
 @given(VALUES)
 def test_json_text_comes_back(value: Any) -> None:
-    assert exact(parse_json(jsontext.dumps(value)).value) == exact(value)
+    assert exact(parse_json(json_text.dumps(value)).value) == exact(value)
 
 
 @given(VALUES, VALUES)

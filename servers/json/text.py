@@ -1,13 +1,13 @@
-"""Strict JSON text: duplicate keys, NaN and infinity are rejected, large integers are kept exactly."""
+"""Reads and writes JSON text strictly: duplicate keys, NaN and infinity are rejected, large integers are kept exactly."""
 
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
-from servers.schemas.values import Json, depth
+Json = Any  # str | int | float | bool | None | list | dict; a recursive alias does not help type checkers here
 
 MAX_DIGITS = 4_000
 """Longest integer, in digits; Python refuses to print ints beyond 4,300."""
@@ -144,3 +144,22 @@ def _wording(exc: json.JSONDecodeError, text: str) -> str:
         return "no JSON value is given."
     message = _WORDS.get(exc.msg, exc.msg.lower())
     return f"{message}."
+
+
+def children(value: object) -> Iterator[object]:
+    """The direct parts of a JSON container; nothing for a leaf."""
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def depth(value: object, limit: int) -> int:
+    """Nesting of containers, counted without recursion and only up to `limit` + 1."""
+    level, layer = 0, [value]
+    while level <= limit:
+        layer = [part for item in layer for part in children(item) if isinstance(part, dict | list)]
+        if not layer:
+            return level
+        level += 1
+    return level
