@@ -10,7 +10,7 @@ from servers import access
 from servers.models import AgentToken
 from sessions.calls import visibility
 from sessions.models import AgentCall, AgentSession, Call
-from sessions.statistics.reading import NEUTRAL, SUCCEEDED
+from sessions.statistics.figures import NEUTRAL, SUCCEEDED
 
 #: most tokens, and most sessions, on a page
 SHOWN = 200

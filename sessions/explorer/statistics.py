@@ -18,7 +18,7 @@ from sessions.mcp.core.methods import COMPLETE
 from sessions.models import CallRollup
 from sessions.models.statistics import RollupBy, RollupLevel
 from sessions.statistics import reading
-from sessions.statistics.reading import Dimensions, Range
+from sessions.statistics.figures import Dimensions, Range
 
 CALLS = "calls"
 #: fewer bars than this are too coarse for a chart, if the rows can be counted instead

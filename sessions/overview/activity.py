@@ -16,7 +16,7 @@ from sessions.mcp.core.methods import COMPLETE
 from sessions.models import McpSession
 from sessions.overview import rows
 from sessions.statistics import reading
-from sessions.statistics.reading import Counts, Dimensions, Numbers, Range, ServerSeries
+from sessions.statistics.figures import Counts, Dimensions, Numbers, Range, ServerSeries
 
 #: servers with their own color: those with the most calls, and those with the most errors
 _BUSIEST, _WORST = 4, 2

@@ -9,22 +9,36 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.db import connection
 
 from servers import access
 from servers.sql import param
-from sessions.enums import UNSENT, CallState
 from sessions.models import Call
 from sessions.models.statistics import CallRollup, RollupBy, RollupCursor, UncountedCall
-from sessions.statistics.cells import BUCKET_COLUMNS, BUCKETS, CountedCall, percentile, read
+from sessions.statistics.cells import BUCKET_COLUMNS, BUCKETS, CountedCall, read
 from sessions.statistics.counting import HOURS_KEPT, MINUTES_KEPT, cursor
+from sessions.statistics.figures import (
+    NEUTRAL,
+    SUCCEEDED,
+    Bars,
+    Counts,
+    Dimensions,
+    Group,
+    Numbers,
+    Range,
+    Ranking,
+    Series,
+    ServerBars,
+    ServerSeries,
+    ValueCounts,
+)
 
 #: calls that one read adds to the roll-ups itself; with more, `Numbers.behind` says so
 TAIL: Final = 5_000
@@ -37,175 +51,8 @@ STEPS: Final = (60, 300, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_40
 _TABLE: Final = CallRollup._meta.db_table
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
-SUCCEEDED: Final = frozenset({CallState.SUCCEEDED.value})
-#: neither a success nor an error
-NEUTRAL: Final = frozenset({CallState.CANCELLED.value, *(state.value for state in UNSENT), CallState.SENT.value})
-
 
 R = TypeVar("R", "Series", "Ranking", "ServerSeries", "ServerBars", "ValueCounts")
-
-
-@dataclass(frozen=True)
-class Dimensions:
-    """Which calls to count. None and empty mean any. At most one of server (with or without a tool) and caller can be
-    given: roll-ups of both together do not exist."""
-
-    server: UUID | None = None
-    servers: frozenset[UUID] = frozenset()
-    tool: str | None = None
-    caller: str | None = None
-    methods: frozenset[str] = frozenset()
-    ways: frozenset[str] = frozenset()
-    states: frozenset[str] = frozenset()
-    without_methods: frozenset[str] = frozenset()
-
-    @property
-    def by(self) -> RollupBy:
-        """Raises ValueError for a combination that no roll-up distinguishes."""
-        of_server = self.server is not None or bool(self.servers)
-        if self.caller is not None and (of_server or self.tool is not None):
-            raise ValueError("roll-ups tell callers and servers apart, but not both together")
-        if self.caller is not None:
-            return RollupBy.CALLER
-        if self.tool is not None:
-            return RollupBy.TOOL
-        return RollupBy.SERVER if of_server else RollupBy.TOTAL
-
-
-@dataclass
-class Numbers:
-    """Sums of one group."""
-
-    states: dict[str, int] = field(default_factory=dict)
-    bytes: int = 0
-    latency: list[int] = field(default_factory=lambda: [0] * BUCKETS)
-
-    def add(self, state: str, calls: int, size: int, latency: Sequence[int]) -> None:
-        """`latency` may be empty: not asked for."""
-        self.states[state] = self.states.get(state, 0) + calls
-        self.bytes += size
-        if latency:
-            self.add_latency(latency)
-
-    def add_latency(self, latency: Sequence[int]) -> None:
-        self.latency = [one + more for one, more in zip(self.latency, latency, strict=True)]
-
-    def add_all(self, other: "Numbers") -> None:
-        for state, calls in other.states.items():
-            self.states[state] = self.states.get(state, 0) + calls
-        self.bytes += other.bytes
-        self.add_latency(other.latency)
-
-    @property
-    def calls(self) -> int:
-        return sum(self.states.values())
-
-    @property
-    def errors(self) -> int:
-        return sum(count for state, count in self.states.items() if state not in SUCCEEDED | NEUTRAL)
-
-    @property
-    def error_percent(self) -> float | None:
-        return round(100 * self.errors / self.calls, 1) if self.calls else None
-
-    @property
-    def p50(self) -> float | None:
-        return percentile(self.latency, 0.50)
-
-    @property
-    def p95(self) -> float | None:
-        return percentile(self.latency, 0.95)
-
-    @property
-    def p99(self) -> float | None:
-        return percentile(self.latency, 0.99)
-
-
-@dataclass(frozen=True)
-class Range:
-    """Unix times; `until` is not included."""
-
-    since: int
-    until: int
-
-    @classmethod
-    def of(cls, since: datetime, until: datetime) -> "Range":
-        first = int(since.timestamp())
-        return cls(first, max(first, math.ceil(until.timestamp())))
-
-
-@dataclass(frozen=True)
-class Series:
-    """One `Numbers` for each step from `start` on. `behind`: the counting lags and the newest calls are missing."""
-
-    start: datetime
-    step: int
-    points: list[Numbers]
-    behind: bool
-
-
-@dataclass
-class Counts:
-    calls: int = 0
-    errors: int = 0
-
-    def add(self, calls: int, errors: int) -> None:
-        self.calls += calls
-        self.errors += errors
-
-
-@dataclass(frozen=True)
-class ServerSeries:
-    """As `Series`: one for all calls together, and one for each of some servers, in the order in which they were
-    chosen. `counts`: for each server that had calls, including deleted ones."""
-
-    start: datetime
-    step: int
-    total: list[Numbers]
-    servers: dict[UUID, list[Numbers]]
-    counts: dict[UUID, Counts]
-    behind: bool
-
-
-@dataclass
-class Bars:
-    """One server's sums for the range, and its calls and errors in each step."""
-
-    total: Numbers
-    steps: list[Counts]
-
-
-@dataclass(frozen=True)
-class ServerBars:
-    """One entry for each requested server, including those without calls."""
-
-    servers: dict[UUID, Bars]
-    behind: bool
-
-
-class Group(NamedTuple):
-    """A group of a ranking. Only the fields that distinguish its groups are set."""
-
-    server_uid: UUID | None = None
-    server_name: str = ""
-    target: str = ""
-    user_name: str = ""
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Groups by number of calls, largest first."""
-
-    rows: list[tuple[Group, Numbers]]
-    behind: bool
-
-
-@dataclass(frozen=True)
-class ValueCounts:
-    """Numbers of calls: for each kind of roll-up one for each of its values. A kind with too many roll-ups is missing."""
-
-    calls: dict[RollupBy, Counter[tuple[Any, ...]]]
-    behind: bool
 
 
 def step_for(span: Range, bars: int) -> int:

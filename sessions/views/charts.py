@@ -24,7 +24,7 @@ from sessions.mcp.core.methods import COMPLETE
 from sessions.models.statistics import RollupBy
 from sessions.overview.activity import FAILED_CALLS
 from sessions.statistics import reading
-from sessions.statistics.reading import Dimensions, Numbers, Range
+from sessions.statistics.figures import SUCCEEDED, Dimensions, Numbers, Range, Series
 from sessions.views.explorer import RANGES, step_words
 
 BARS = 96
@@ -235,7 +235,7 @@ def _groups(request: WebRequest, asked: ChartParameters, split: str) -> list[dic
 
 
 # --- charts ------------------------------------------------------------------------------------------------------------
-def _chart(asked: ChartParameters, series: reading.Series) -> dict[str, Any]:
+def _chart(asked: ChartParameters, series: Series) -> dict[str, Any]:
     others = [point.calls - point.errors - _ok(point) for point in series.points]
     return {
         "start": series.start.timestamp(),
@@ -256,10 +256,10 @@ def _chart(asked: ChartParameters, series: reading.Series) -> dict[str, Any]:
 
 
 def _ok(point: Numbers) -> int:
-    return sum(point.states.get(state, 0) for state in reading.SUCCEEDED)
+    return sum(point.states.get(state, 0) for state in SUCCEEDED)
 
 
-def _points(asked: ChartParameters, series: reading.Series) -> list[dict[str, Any]]:
+def _points(asked: ChartParameters, series: Series) -> list[dict[str, Any]]:
     step = timedelta(seconds=series.step)
     since, until = asked.ends
     found = []

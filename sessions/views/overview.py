@@ -21,7 +21,7 @@ from sessions.overview import activity as activities
 from sessions.overview import numbers as reading
 from sessions.overview import server_list
 from sessions.overview.activity import FAILED_CALLS, Activity, ServerLine
-from sessions.statistics.reading import Numbers
+from sessions.statistics.figures import Numbers
 from sessions.views.charts import between, explorer_link
 from sessions.views.explorer import step_words
 

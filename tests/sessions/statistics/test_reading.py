@@ -16,7 +16,7 @@ from sessions.models import CallRollup, McpSession
 from sessions.models.statistics import LATENCY_BOUNDS_MS, RollupBy, RollupLevel
 from sessions.statistics import counting, reading
 from sessions.statistics.cells import BUCKETS, bucket_of, percentile
-from sessions.statistics.reading import Dimensions, Range
+from sessions.statistics.figures import Counts, Dimensions, Range
 from tests.servers.conftest import person
 from tests.sessions.host.make import make_session
 from tests.sessions.statistics.conftest import make_calls
@@ -257,13 +257,13 @@ def test_servers_are_ranked_and_the_chosen_ones_drawn_in_their_order(
     span = Range.of(now - timedelta(hours=5), now)
     seen: dict[Any, tuple[int, int]] = {}
 
-    def choose(counts: dict[Any, reading.Counts]) -> list[Any]:
+    def choose(counts: dict[Any, Counts]) -> list[Any]:
         seen.update({uid: (one.calls, one.errors) for uid, one in counts.items()})
         return [session.server.uid, other.server.uid]
 
     found = reading.by_server(auditor, Dimensions(), span, HOUR, choose)
     assert seen == {session.server.uid: (2, 0), other.server.uid: (4, 1)}
-    assert reading.server_counts(auditor, Dimensions(), span)[other.server.uid] == reading.Counts(4, 1)
+    assert reading.server_counts(auditor, Dimensions(), span)[other.server.uid] == Counts(4, 1)
     assert list(found.servers) == [session.server.uid, other.server.uid]
     assert sum(point.calls for point in found.total) == 6
     assert [[point.calls for point in points if point.calls] for points in found.servers.values()] == [[2], [4]]
