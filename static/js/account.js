@@ -1,4 +1,4 @@
-/* The time zones that this browser knows; the server only keeps the name. */
+/* Offers the time zones that this browser knows; the server stores only the name. */
 const select = document.querySelector('[data-time-zones]');
 const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
 select.options[0].textContent = `Same as the browser (${own})`;

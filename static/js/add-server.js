@@ -1,6 +1,5 @@
-/* Add server: while one writes in the box, the server says what it understood and fills the fields; a URL is then tested beside
-   it. A command starts a process, and a secret must not go to a host that is half typed, so with these it is tested only when
-   the person asks. */
+/* Add server: while someone types, the server interprets the text and fills the fields; a URL is then tested. A
+   command would start a process, and a secret must not go to a half-typed host, so these are tested only on request. */
 import { isHeld, whileBusy } from './busy.js';
 import { form, keepPlace, keepRows, sameControl, showForm } from './server-form.js';
 import { explain, send, SignedOut } from './sign-in.js';
@@ -8,7 +7,7 @@ import { toast } from './toast.js';
 
 const READ_MS = 350;
 const TEST_MS = 900;
-/* A person has a number of tests a minute: these leave most of them. */
+/* The number of tests per minute is limited; these leave most of them unused. */
 const UNASKED_A_MINUTE = 4;
 const source = document.getElementById('source');
 const testButton = form.querySelector('[data-test-connection]');
@@ -22,11 +21,11 @@ let byHand = source.value !== source.defaultValue; // the URL was typed, so it m
 
 const part = (id) => document.getElementById(id);
 
-/* What #understood was read from: while that stays the same, only the values that it asks for are typed. */
+/* The text that #understood was read from. While it is the same, only the requested values are typed. */
 const readFrom = (text) => JSON.stringify([text, form.elements.source_index?.value ?? '0']);
 let understood = readFrom(source.defaultValue);
 
-/* The fields of needed values stay as they are; what is said of the server follows, with the access that it gets. */
+/* The fields of requested values are kept; the summary of the server, with its access, is replaced. */
 function showNotes(parts) {
   for (const id of ['understood-entry', 'understood-notes']) {
     const now = parts.getElementById(id);
@@ -34,7 +33,7 @@ function showNotes(parts) {
   }
 }
 
-/* What the connection depends on. */
+/* The fields that the connection depends on. */
 function connection() {
   const names = /^(transport|url|command|arguments|values-.*|need-.*|credentials|source)$/;
   return JSON.stringify([...new FormData(form)].filter(([name]) => names.test(name)));
@@ -47,7 +46,8 @@ function isWebAddress() {
   return /^(https?|wss?):$/.test(protocol) && hostname !== '';
 }
 
-/* Whether a test would send one: in a row, as a needed value, or in the URL itself. The box holds those of empty rows. */
+/* Whether a test would send a secret: in a row, as a requested value, or in the URL itself. The input box contains
+   those of empty rows. */
 function sendsSecret() {
   const { username, password, searchParams } = new URL(form.elements.url.value);
   const secretNames = new RegExp(form.querySelector('[data-secret-names]').dataset.secretNames, 'i');
@@ -59,8 +59,7 @@ function sendsSecret() {
   );
 }
 
-/* Without being asked: only an address, only where nothing is missing, no secret to an address that is typed, and the same one
-   only once. */
+/* Automatic tests: URLs only, only if nothing is missing, no secret to a typed address, each address only once. */
 function testSoon() {
   clearTimeout(testTimer);
   testTimer = setTimeout(() => {
@@ -79,7 +78,8 @@ form.addEventListener('submit', (event) => {
   if (event.submitter === testButton) tested = connection();
 });
 
-/* Corrections of single fields outlast a new reading; what names the server's place only one of the same text. */
+/* Manual corrections survive when the text is read again; those that identify the server only if the text is the
+   same. */
 const fieldsOf = (name) => [...form.querySelectorAll(`[name="${name}"]`)];
 
 function corrections() {
@@ -96,13 +96,13 @@ function restore(kept) {
   }
 }
 
-/* A needed value is part of these fields, in place of what they were corrected to. */
+/* A requested value becomes part of these fields and replaces their corrections. */
 function tellReplaced(fields) {
   const names = fields.map((field) => field.labels[0].textContent.trim()).join(', ');
   if (names) toast({ tone: 'warn', title: `Your change was replaced: ${names}`, text: 'A value that you entered is part of it. Check it before you register the server.' });
 }
 
-/* The focus and its caret, in the fields that took the place of these. */
+/* Restores focus and caret in the fields that replaced these. */
 function focusAgain(focused, before) {
   if (!before.contains(focused)) return;
   const now = sameControl(focused, before);
@@ -110,7 +110,7 @@ function focusAgain(focused, before) {
   if (typeof focused.selectionStart === 'number') now?.setSelectionRange(focused.selectionStart, focused.selectionEnd);
 }
 
-/* Once, however often the text changes meanwhile: with each change it is tried again. */
+/* Only one request at a time; if the text changes meanwhile, it runs again afterwards. */
 let complaint = null;
 function unread(reason) {
   if (complaint?.isConnected) return;
@@ -124,7 +124,7 @@ async function read() {
   const body = new FormData(form);
   try {
     const sent = send(form.dataset.read, { method: 'POST', body, headers: { 'HX-Request': 'true' } });
-    const response = await whileBusy(source.parentElement, sent, 'Reading your input…'); // what was understood may be out of sight
+    const response = await whileBusy(source.parentElement, sent, 'Reading your input…'); // the summary may be out of sight
     if (turn !== reading) return;
     if (!response.ok) {
       unread(`mcpadmin answered with HTTP ${response.status}.`);
@@ -137,7 +137,7 @@ async function read() {
     const open = new Set([...form.querySelectorAll('[data-kept-open][open]')].map((details) => details.dataset.keptOpen));
     if (same) {
       showNotes(parts);
-      if (!parts.querySelector('.understood')) return; // it cannot be read at this moment, so the fields stay
+      if (!parts.querySelector('.understood')) return; // the text cannot be read now, so the fields stay
     } else {
       part('understood').replaceWith(parts.getElementById('understood'));
       understood = readFrom(text);
@@ -185,6 +185,6 @@ form.addEventListener('input', (event) => {
   }
 });
 
-/* What was pasted before this script had loaded. */
+/* Text that was pasted before this script was loaded. */
 if (source.value !== source.defaultValue) readSoon(0);
 else if (form.querySelector('[data-testable]')) testSoon();

@@ -1,5 +1,5 @@
-/* A request of a server is answered below the card of the call that waits for it: the form of the inbox, without leaving
-   the tool. One at a time; its fields have the same ids. A link to open has its own page. */
+/* A server request is answered below the card of the waiting call, with the inbox's form. One at a time, because the
+   ids of the fields are the same. A link to open has its own page. */
 import { whileBusy } from './busy.js';
 import { announce } from './dom.js';
 import { explain, send } from './sign-in.js';
@@ -25,7 +25,7 @@ function fill(body) {
   shown.querySelector('[data-sf-errors]')?.focus();
 }
 
-/* Once for each request: one that has no form for this page would be fetched with every change of its card. */
+/* Once per request: one without a form for this page would be fetched again with every change of its card. */
 async function show(link) {
   const uid = link.dataset.waitingQuestion;
   if (shown || loading === uid) return;
@@ -45,12 +45,12 @@ async function show(link) {
   announce('The server requests input. The form is below the call.');
 }
 
-/* A control that was in the form: the same one of the form as it is now. */
+/* The control of the current form that corresponds to one of the previous form. */
 function sameAs({ id, name, value }) {
   return shown.querySelector(id ? `#${CSS.escape(id)}` : `[name="${CSS.escape(name)}"][value="${CSS.escape(value)}"]`);
 }
 
-/* Where the focus goes from a form that ends. */
+/* Where the focus goes when a form closes. */
 function goTo(card) {
   card?.querySelector('h2 a')?.focus({ preventScroll: true });
 }
@@ -62,17 +62,17 @@ function forget() {
   if (wasInside) goTo(card);
 }
 
-/* What the form of this section held, where it stood. */
+/* The contents of this section's form, and its position. */
 function keep(unsent, section, place) {
   unsent.dataset.callNumber = section.dataset.callNumber;
   place.after(unsent);
 }
 
-/* The card follows its call: with the end of the request its notice goes, and the form with it. */
+/* When the request ends, its notice disappears from the card, and the form with it. */
 function follow() {
   const link = waiting();
   if (shown && !results.querySelector(`[data-waiting-question="${shown.dataset.answers}"]`)) {
-    const unsent = unsentOf(shown.querySelector('#answer-form:not([inert])')); // inert: its answer is on its way
+    const unsent = unsentOf(shown.querySelector('#answer-form:not([inert])')); // inert: its answer is being sent
     if (unsent) keep(unsent, shown, shown);
     forget();
   }
@@ -90,7 +90,7 @@ results?.addEventListener('submit', async (event) => {
   event.preventDefault();
   event.stopPropagation();
   const body = new FormData(form, event.submitter);
-  const section = shown; // ends with its request, which may be before the answer comes
+  const section = shown; // ends with its request, possibly before the answer arrives
   const card = section.previousElementSibling;
   const focused = document.activeElement;
   const goesOn = () => [document.body, focused].includes(document.activeElement); // an inert form loses the focus

@@ -1,4 +1,4 @@
-/* Starts what every signed-in page has. Modules of single pages are loaded by their templates. */
+/* Starts what every signed-in page needs. Modules of single pages are loaded by their templates. */
 import { followed, startBusy } from './busy.js';
 import { startCopy } from './copy.js';
 import { startDialogs } from './dialogs.js';
@@ -63,11 +63,11 @@ live.addEventListener(
 );
 live.start();
 
-/* On a phone the chosen tab may stand outside of its scroller. */
+/* On phones the current tab may be outside the visible part of the tab bar. */
 const tab = document.querySelector('.tabs a[aria-current]');
 if (tab) tab.parentElement.scrollTo({ left: tab.offsetLeft - 48, behavior: 'instant' });
 
-/* What a part asks for each second is gone for this person: a copy of it asks for nothing. */
+/* The object of a part that polls each second is no longer visible to this user: stop polling. */
 function stopAsking(part) {
   const copy = part.cloneNode(true);
   copy.removeAttribute('hx-trigger');
@@ -81,7 +81,7 @@ document.body.addEventListener('htmx:response:error', (event) => {
   const { sourceElement } = event.detail.ctx;
   if (status >= 500 && followed(sourceElement)) return;
   if (followed(sourceElement)) stopAsking(sourceElement);
-  /* A refusal by a limit names it in plain text. */
+  /* A response that names an exceeded limit is plain text. */
   const said = raw.headers.get('Content-Type')?.startsWith('text/plain') ? event.detail.ctx.text.trim() : '';
   toast({
     tone: 'bad',

@@ -11,5 +11,5 @@ startDialogs();
 startMenus();
 startCopy();
 
-/* A tab that was opened for signing in: the page that waits for it goes on. */
+/* This tab was opened for signing in: the page that waits for it continues. */
 if (document.querySelector('[data-signed-in]')) new BroadcastChannel('mcpadmin.sign-in').postMessage('signed-in');

@@ -1,9 +1,9 @@
-/* A region whose content is on its way carries aria-busy, which css/feedback.css shows after a moment. What takes longer is
-   also said to screen readers. */
+/* A region that is loading has aria-busy, which css/feedback.css shows after a moment. Longer waits are also
+   announced to screen readers. */
 import { announce } from './dom.js';
 
 const LONG_MS = 1_000;
-const works = new WeakMap(); // region -> how many pieces of work it waits for
+const works = new WeakMap(); // region -> number of pending operations
 
 function count(region, by) {
   const number = (works.get(region) ?? 0) + by;
@@ -12,7 +12,7 @@ function count(region, by) {
   else region.removeAttribute('aria-busy');
 }
 
-/* Begins the wait of a region, which may be null, and returns what ends it. */
+/* Marks a region (may be null) as busy. Returns a function that ends it. */
 export function busy(region, words = 'Loading…') {
   if (!region) return () => {};
   count(region, 1);
@@ -32,8 +32,8 @@ export async function whileBusy(region, work, words) {
   }
 }
 
-/* A button whose request is on its way keeps the focus, which a disabled one loses; meanwhile it sends nothing. Returns what
-   ends it. */
+/* A button whose request is pending keeps the focus (a disabled one would lose it) but sends nothing. Returns a
+   function that ends it. */
 export function hold(button) {
   button.setAttribute('aria-disabled', 'true');
   return () => button.removeAttribute('aria-disabled');
@@ -41,7 +41,7 @@ export function hold(button) {
 
 export const isHeld = (button) => button.matches('[aria-disabled=true]');
 
-/* A part that asks for itself every second: it is not on its way, and what failed is asked again a second later. */
+/* A part that polls every second is not shown as busy, and a failed request is repeated a second later. */
 export const followed = (element) => Boolean(element.getAttribute('hx-trigger')?.startsWith('every'));
 
 function onSubmit(event) {
@@ -50,7 +50,7 @@ function onSubmit(event) {
   event.stopImmediatePropagation();
 }
 
-/* What htmx fetches for a region, and buttons that are held. */
+/* Requests of htmx for a region, and buttons that are held. */
 export function startBusy() {
   document.addEventListener('submit', onSubmit, true);
   const ends = new WeakMap(); // request -> what ends its wait

@@ -1,4 +1,4 @@
-/* Cards of calls on the pages that make them: added when a call is accepted, followed by its own topic, cancelled. */
+/* Cards of calls on the pages that make them: added when a call is accepted, updated by its topic, cancelled. */
 import { hold, isHeld } from './busy.js';
 import { announce } from './dom.js';
 import { live } from './live.js';
@@ -9,7 +9,7 @@ export const RUNNING = ['held', 'requested', 'sent'];
 const MOST_OVER = 30; // of 100 topics that a page may follow
 const results = document.getElementById('results');
 
-/* A slot with the card of a call, before all with a lower number, kept fresh by the topic of the call. */
+/* A slot with the card of a call, above all with a lower number, kept up to date by the topic of the call. */
 export function addCard(uid, version, html, list = results, number = Infinity) {
   if (!list || document.getElementById(`call-${uid}`)) return;
   const slot = document.createElement('div');
@@ -26,14 +26,14 @@ export function addCard(uid, version, html, list = results, number = Infinity) {
   live.scan(slot);
 }
 
-/* The oldest calls that are over leave with their topics: the history has them. */
+/* Removes the oldest completed calls and their topics: the history has them. */
 function makeRoom(list) {
   const stateOf = (slot) => slot.querySelector('[data-call-state]')?.dataset.callState ?? 'requested';
   const over = [...list.children].filter((one) => one.matches('.call-slot') && !RUNNING.includes(stateOf(one)));
   for (const slot of over.slice(MOST_OVER)) if (!slot.contains(document.activeElement)) slot.remove();
 }
 
-/* Calls `act` once, with the row of the call's final state; the topic's present state is sent on joining it. */
+/* Calls `act` once, with the row of the call's final state. Joining the topic returns the current state. */
 export function whenOver(uid, act) {
   const off = live.on(`call.${uid}`, 'call', (frame) => {
     const row = frame.rows?.find((one) => one.final);
@@ -44,14 +44,14 @@ export function whenOver(uid, act) {
   return off;
 }
 
-/* The state of a call that is over, as its card says it; '' while it goes on. */
+/* The state of a completed call as its card shows it; '' while it runs. */
 function endIn(html) {
   const card = new DOMParser().parseFromString(html ?? '', 'text/html');
   const { callState } = card.querySelector('[data-call-state]')?.dataset ?? {};
   return callState && !RUNNING.includes(callState) ? card.querySelector('header .tag').textContent.trim() : '';
 }
 
-/* Tells screen readers how a call ends that this page made: nothing else does, because its card is no live region. */
+/* Announces the end of a call of this page to screen readers, because its card is not a live region. */
 export function announceEnd({ call, number, html }) {
   const tell = (word) => announce(`Call #${number}: ${word}`);
   const end = endIn(html);
@@ -64,7 +64,7 @@ export function say(form, words) {
   if (place) place.textContent = words;
 }
 
-/* Says that the call is on its way, until its card shows the outcome. */
+/* Says that the call is running, until its card shows the outcome. */
 export function followWords(form, answer) {
   const { call, number, html } = answer;
   announceEnd(answer);
@@ -83,7 +83,7 @@ export function refuse(form, message) {
   notice.focus();
 }
 
-/* Cancelling through the socket; without it by a request, which may come twice without effect. */
+/* Cancels through the socket or, without one, by an HTTP request. Cancelling twice has no effect. */
 document.addEventListener('submit', async (event) => {
   const form = event.target;
   if (!form.matches('[data-cancel-call]')) return;
@@ -101,7 +101,7 @@ document.addEventListener('submit', async (event) => {
   end();
 });
 
-/* Resolves with why it was refused, or with "". */
+/* Resolves with the reason of a refusal, or with "". */
 async function cancelled(form) {
   try {
     const { op, message } = await live.request({ op: 'cancel', call: form.dataset.cancelCall });
@@ -112,10 +112,10 @@ async function cancelled(form) {
   }
 }
 
-/* Whether the call may have been placed all the same. */
+/* Whether the call may have been placed nevertheless. */
 export const isUnknown = (response, answer) => Boolean(answer.unconfirmed) || response.status >= 500;
 
-/* Running a call again. The new card appears where the page has cards of this kind; otherwise its own page opens. */
+/* Runs a call again. The new card appears where the page has such cards; otherwise its own page opens. */
 export function showAgain(answer) {
   const slot = document.getElementById('read-slot');
   if (!results && !slot) return location.assign(answer.url);
@@ -155,14 +155,14 @@ document.addEventListener('submit', async (event) => {
   return undefined;
 });
 
-/* Somebody else's call of what is shown here: fetch its card once, from then on its own topic keeps it fresh. */
+/* Another person's call of what is shown here: fetch its card once; from then on, its topic keeps it up to date. */
 if (results) {
   const { live: seen, method, target } = results.dataset;
   live.on(`server.${seen}`, 'call', async (frame) => {
     for (const row of frame.rows ?? []) {
       const other = row.method !== method || row.tool !== target;
       if (other || document.getElementById(`call-${row.uid}`)) continue;
-      /* One that cannot be fetched comes with the next page: nobody on this one asked for it. */
+      /* If it cannot be fetched, it appears on the next page load: nobody on this page requested it. */
       const response = await fetch(`/calls/${row.uid}/card/`, { headers: { 'HX-Request': 'true' } }).catch(() => null);
       if (response?.ok) addCard(row.uid, row.version, await response.text(), results, row.number);
     }

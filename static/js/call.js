@@ -1,4 +1,4 @@
-/* The page of one call: what stands beside the card follows each change of the call. */
+/* The page of one call: the details beside the card follow each change of the call. */
 import { live } from './live.js';
 import { refreshSoon } from './refresh.js';
 

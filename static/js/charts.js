@@ -1,4 +1,4 @@
-/* The charts of calls: a dragged range becomes the page's, a bar opens its calls in the explorer. */
+/* Charts of calls: dragging selects the page's range, and clicking a bar opens its calls in the explorer. */
 import { latencyLines, moment, openCalls, stackedBars } from './time-chart.js';
 
 const page = document.querySelector('[data-charts]');

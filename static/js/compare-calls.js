@@ -1,5 +1,5 @@
-/* Two calls, chosen in the history, are compared side by side. The choice stays in this browser tab, so that the second can
-   be one of another server. */
+/* Two calls, selected in the history, are compared side by side. The selection is kept in this browser tab, so that
+   the second call can be one of another server. */
 import { kept } from './tab-storage.js';
 
 const KEY = `calls-to-compare:${document.body.dataset.user}`; // nobody who signs in later sees them
@@ -27,7 +27,7 @@ document.addEventListener('change', (event) => {
   if (!box) return;
   const { compare: uid, label } = box.dataset;
   calls = calls.filter((call) => call.uid !== uid);
-  if (box.checked) calls = [...calls, { uid, label }].slice(-2); // a third takes the place of the first
+  if (box.checked) calls = [...calls, { uid, label }].slice(-2); // a third replaces the first
   kept(KEY, JSON.stringify(calls));
   paint();
 });

@@ -1,5 +1,5 @@
-/* Suggestions of the server while a person types: after a pause, one question at a time, chosen with the keyboard too.
-   Each question is a call in the ledger, so what was asked once on this page is not asked again. */
+/* Suggestions of the server while a person types: one request at a time, after a pause; can be chosen by keyboard.
+   Each request is a recorded call, so the same one is not made twice on a page. */
 import { whileBusy } from './busy.js';
 import { whenOver } from './call-cards.js';
 import { announce } from './dom.js';
@@ -7,7 +7,7 @@ import { live } from './live.js';
 
 const PAUSE_MS = 250;
 const KNOWN = 200;
-const known = new Map(); // question as text -> values
+const known = new Map(); // request as text -> values
 let lists = 0;
 
 function argumentsOf(form) {
@@ -20,7 +20,7 @@ async function answerOf(question) {
   const answer = await live.request({ op: 'call', method: 'completion/complete', html: false, ...question });
   if (answer.op !== 'accepted') throw new Error(answer.message);
   await new Promise((resolve) => whenOver(answer.call, resolve));
-  live.scan(document.body); // its topic is of no more use
+  live.scan(document.body); // its topic is no longer needed
   const response = await fetch(`/calls/${answer.call}/values.json`, { headers: { Accept: 'application/json' } });
   if (!response.ok) throw new Error(`the response could not be read (${response.status})`);
   return (await response.json()).values;
@@ -164,13 +164,13 @@ class Suggestions {
   }
 }
 
-/* Takes up the fields of a form that names what it is completed for. */
+/* Starts suggestions for the fields of a form that says what it is completed for. */
 export function startCompletion(form) {
   if (!form?.dataset.suggests) return;
   for (const field of form.querySelectorAll('[data-complete]')) new Suggestions(field);
 }
 
-/* Enter runs a form of short texts; Shift+Enter makes a new line where a value needs one. */
+/* Enter runs a form of short texts; Shift+Enter inserts a new line where a value needs one. */
 export function startEnter(form) {
   form?.addEventListener('keydown', (event) => {
     const plain = event.key === 'Enter' && !event.shiftKey && !event.ctrlKey && !event.metaKey && !event.isComposing;
@@ -181,7 +181,7 @@ export function startEnter(form) {
   });
 }
 
-/* One message for each argument that was refused, at its field; the first one gets the focus. */
+/* Shows one message for each refused argument, at its field; the first one gets the focus. */
 export function showErrors(form, errors) {
   let first = null;
   for (const box of form.querySelectorAll('[data-argument]')) {

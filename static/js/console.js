@@ -1,6 +1,7 @@
-/* A box that shows the rows of a feed as they arrive, the newest at its end: filters, pause, and the way back to the
-   newest. So that a flood never stops the page, a frame adds few rows, at most 500 stay, and they stand in blocks: the
-   browser leaves out the blocks that are out of sight, and the oldest rows go a block at a time. */
+/* A box that shows the rows of a feed as they arrive, the newest at the end: filters, pause, and a button back to the
+   newest. So that a flood never freezes the page, each frame adds only a few rows, at most 500 are kept, and they are
+   grouped in blocks: the browser skips blocks that are out of sight, and the oldest rows are removed a block at a
+   time. */
 import { whileBusy } from './busy.js';
 import { onChoice } from './choice.js';
 import { announce, number, storage } from './dom.js';
@@ -13,18 +14,18 @@ const BLOCK = 50;
 const EMPTY_BLOCKS = 40;
 const HELD = 5_000;
 const A_FRAME = { least: 2, first: 8, most: 50 }; // rows that one frame adds
-const FRAME_MS = 16; // that one frame may take until it is painted
+const FRAME_MS = 16; // ms that one frame may take until it is painted
 const TYPING_MS = 250;
 const NEAR = 24; // pixels from the end that still count as the end
 
 export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? '' : 's'}`;
 
-/* `matches(row, form)` is the filter of the page for new rows, `element(row, template)` fills a copy of the row's
-   template. `kind` is that of the feed's frames, `noun` what one row is called.
-   A row for which `joins(row, form)` is true has no line of its own: `join(row)` puts it to that of another. It returns false
-   if that is not in the page yet, and the new element if it made one. `listed(list)` is called for each list that the server made. */
+/* `matches(row, form)` is the page's filter for new rows; `element(row, template)` fills a copy of the row's
+   template. `kind` is that of the feed's frames, `noun` the name of a row. A row for which `joins(row, form)` is true
+   has no line of its own: `join(row)` adds it to that of another row, and returns false if that one is not in the
+   page yet, or the new element if it made one. `listed(list)` is called for each list that the server rendered. */
 export function openConsole({ page, kind, noun, matches, element, joins = () => false, join = () => false, listed = () => {} }) {
-  const parts = new Map(); // looked up once: the rows stand before some of them
+  const parts = new Map(); // looked up once: the rows are before some of them
   const part = (name) => {
     if (!parts.get(name)?.isConnected) parts.set(name, page.querySelector(`[data-console-${name}]`));
     return parts.get(name);
@@ -33,20 +34,20 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
   const topic = page.dataset.consoleTopic;
   const base = page.dataset.consoleBase;
 
-  /* What arrived and is not shown: while paused, or while the reader looks at older rows. Oldest first. */
+  /* Rows that arrived and are not shown yet: while paused, or while the reader looks at older rows. Oldest first. */
   let held = [];
-  let loose = []; // what joins other rows, and is not there yet
-  let fresh = 0; // rows shown since the last words for screen readers
-  let skipped = 0; // never shown: they came faster than the page could show them
-  let noted = 0; // of those, said
-  let lost = 0; // of those held, fallen out of the page's memory; the database has them
+  let loose = []; // rows that join others which are not there yet
+  let fresh = 0; // rows shown since the last announcement
+  let skipped = 0; // never shown, because they came faster than the page could show them
+  let noted = 0; // number of those already announced
+  let lost = 0; // number of held rows dropped from the page's memory; the database has them
   let paused = false;
-  let recent = []; // what came last, whatever the filter: a list that is fetched may be older than it
-  let seen = 0; // another reader of the topic may have old rows sent again
+  let recent = []; // number of the last row, regardless of the filter: a list that is fetched may be older
+  let seen = 0; // another reader of the topic may cause old rows to be sent again
   let frame = 0; // asked for
-  let painting = false; // one was worked on and is not painted yet
+  let painting = false; // one was filled and is not painted yet
   let again = false; // the frame after it has work
-  let rest = 0; // timer: the page has as much time for others as a frame took
+  let rest = 0; // timer: other work of the page gets as much time as a frame took
   let inPage = 0; // rows, with those of calls
   let aFrame = A_FRAME.first; // follows how fast this browser is
   let placed = Infinity; // where the box was last scrolled to its end
@@ -56,7 +57,8 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
 
   const box = () => part('box');
   const list = () => part('rows');
-  /* Rows may turn out taller than estimated when they come into sight: who has not scrolled back is still at the end. */
+  /* Rows may be taller than estimated once they come into sight: a reader who has not scrolled back is still at the
+     end. */
   const atEnd = () => box().scrollTop >= placed || box().scrollHeight - box().scrollTop - box().clientHeight < NEAR;
 
   function receive(rows) {
@@ -89,12 +91,12 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     return item;
   }
 
-  /* Before the first layout: what time.js writes later would be laid out again. */
+  /* Before the first layout, because text that time.js writes later would be laid out again. */
   function paintTimes(root) {
     for (const time of root.querySelectorAll('time')) paintTime(time);
   }
 
-  /* One frame's part of what waits, into the page. */
+  /* Adds one frame's share of the waiting rows to the page. */
   function work() {
     cancelAnimationFrame(frame);
     clearTimeout(rest);
@@ -127,7 +129,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     }, took);
   }
 
-  /* What the limit would remove at once never becomes an element; it is still in the database. */
+  /* Rows that the limit would remove at once never become elements; they are still in the database. */
   function show() {
     skipped += lost + held.splice(0, Math.max(0, held.length - IN_PAGE)).length;
     lost = 0;
@@ -153,7 +155,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     return list().lastElementChild;
   }
 
-  /* Whether a row is left for the next frame. What belongs to a row that still waits stays with it. */
+  /* Whether a row is left for the next frame. Rows that belong to a waiting row stay with it. */
   function joinRows(until, most) {
     const rows = loose;
     let room = most;
@@ -173,8 +175,8 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     return false;
   }
 
-  /* The rows of calls count too. The oldest go first, those of a call before its own. An empty block stays for a while:
-     without it, the browser lays out again all that follow. */
+  /* Rows inside calls count too. The oldest are removed first, those of a call before the call itself. An empty block
+     is kept for a while: without it, the browser would lay out all blocks after it again. */
   function removeOldest() {
     const first = list().querySelector(':scope > :not([hidden])');
     const children = first.firstElementChild.querySelector(':scope > [data-part="children"]');
@@ -243,7 +245,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     else catchUp();
   }
 
-  /* The database filters, also what is not in the page any more. */
+  /* The database filters, including what is no longer in the page. */
   async function reload() {
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
     const url = query.size ? `${base}?${query}` : base;
@@ -274,7 +276,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     part('pause').hidden = false;
     part('pause').addEventListener('click', () => setPaused(!paused));
     page.addEventListener('click', (event) => event.target.closest('[data-console-jump]') && jump());
-    page.addEventListener('toggle', () => (placed = Infinity), true); // who reads an opened row is not at the end
+    page.addEventListener('toggle', () => (placed = Infinity), true); // a reader with an opened row is not at the end
     page.addEventListener('scroll', () => !paused && held.length && atEnd() && later(), { capture: true, passive: true });
     document.addEventListener('keydown', (event) => {
       const typing = event.target.matches?.('input, textarea, select') || document.querySelector('dialog[open]');
@@ -290,11 +292,12 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
     event.preventDefault();
     reloadNow();
   });
-  /* Older rows are a new page, which would take the focus from a list that the arrow keys move through. */
+  /* Older rows are a new page, which would take the focus from a list that is navigated with the arrow keys. */
   const movesOn = (field) => field.localName === 'select' && !page.dataset.liveTopic;
   form.addEventListener('change', ({ target }) => target !== form.text && !movesOn(target) && form.requestSubmit());
   onChoice((select) => form.contains(select) && movesOn(select), () => form.requestSubmit());
-  /* Older rows are a new page, which comes with Enter: it would take the focus from a word that is being typed. */
+  /* Older rows are a new page. It is opened by Enter, because otherwise it would take the focus from a word that is
+     being typed. */
   form.text.addEventListener('input', () => {
     clearTimeout(timer);
     if (page.dataset.liveTopic) timer = setTimeout(() => form.requestSubmit(), TYPING_MS);
@@ -314,7 +317,7 @@ export function openConsole({ page, kind, noun, matches, element, joins = () => 
   return { page, list, note, close };
 }
 
-/* The tab of this kind, if the page shows it. */
+/* The tab of this kind, if the page has it. */
 export function startTab(name, start) {
   const page = document.querySelector(`[data-console-page="${name}"]`);
   if (page) start(page);

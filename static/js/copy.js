@@ -1,9 +1,9 @@
-/* data-copy="text" or data-copy-from="#selector": copies, and says so on the button for a moment. Of an element that shows
-   only the beginning of a text, data-full-url is the address of all of it. */
+/* data-copy="text" or data-copy-from="#selector": copies, and briefly confirms it on the button. For an element that
+   shows only the beginning of a text, data-full-url is the address of the whole text. */
 import { announce } from './dom.js';
 
-/* A text that is still on its way: a browser lets a page copy for a few seconds after a click, or only within it, so the
-   order is given at once. */
+/* A text that is still loading: browsers allow copying only during a click or a few seconds after it, so the copy is
+   started at once. */
 export async function writeLater(coming) {
   if (!navigator.clipboard?.write || !isSecureContext) return write(await coming);
   const blob = coming.then((text) => new Blob([text], { type: 'text/plain' }));
@@ -35,7 +35,7 @@ export function copied(button, words) {
   setTimeout(() => delete button.dataset.copied, 1_800);
 }
 
-/* Marked characters (servers/kit/visible.py) stand for themselves in what is copied. */
+/* Characters that servers/kit/visible.py marks are copied as the originals. */
 function textIn(source) {
   if (source.value !== undefined) return source.value;
   if (!source.querySelector('[data-hid]')) return source.textContent;

@@ -1,5 +1,5 @@
-/* time[data-countdown]: the time that is left, every second; its value is what stands there at the end. Inside of [data-announce-left] it is also said, politely,
-   when five minutes, one minute, thirty and ten seconds are left. */
+/* time[data-countdown]: the remaining time, every second; its value is the text at the end. Inside [data-announce-
+   left] it is also announced, politely, at five minutes, one minute, thirty and ten seconds. */
 import { announce } from './dom.js';
 
 const SAID_AT = [300, 60, 30, 10];

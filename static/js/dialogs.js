@@ -23,7 +23,8 @@ function onClick(event) {
   if (event.target.closest('[data-drawer]')) openDrawer();
   const revealer = event.target.closest('[data-reveal]');
   if (revealer) reveal(revealer);
-  /* The dialog itself is hit only where its backdrop is: by the press, too, which may have begun to mark text. */
+  /* Only a click on the backdrop has the dialog itself as target. The press must have begun there too: it may have
+     begun as a text selection. */
   if (event.target instanceof HTMLDialogElement && outside(event, event.target) && pressedOutside) event.target.close();
 }
 
@@ -38,7 +39,7 @@ function outside(event, dialog) {
   return event.clientX < box.left || event.clientX > box.right || event.clientY < box.top || event.clientY > box.bottom;
 }
 
-/* A modal dialog makes the rest of the page inert: what is announced has to stand in it. */
+/* A modal dialog makes the rest of the page inert, so announcements must be inside it. */
 function bringAnnouncements(event) {
   if (!(event.target instanceof HTMLDialogElement)) return;
   const place = [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body;

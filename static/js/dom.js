@@ -21,18 +21,18 @@ export function storage(key, value) {
     if (value === undefined) return localStorage.getItem(key);
     localStorage.setItem(key, value);
   } catch {
-    /* Storage may be forbidden: the choice then lasts for this page only. */
+    /* Storage may be blocked: then the choice lasts for this page only. */
   }
   return value ?? null;
 }
 
-/* Why a request failed, in words: what `fetch` itself throws means nothing to a person. */
+/* Why a request failed, in words for users: the messages of `fetch` are not. */
 export function reasonOf(problem) {
   const unanswered = problem instanceof TypeError || ['AbortError', 'TimeoutError'].includes(problem.name);
   return unanswered ? 'No response from mcpadmin. Check the connection and try again.' : problem.message;
 }
 
-/* One polite sentence for screen readers, at most one in five seconds; the last one wins. */
+/* A polite announcement for screen readers, at most one in five seconds; the last one wins. */
 let waiting = null;
 let timer = 0;
 

@@ -1,18 +1,19 @@
-/* What is typed into the form of a tool, prompt or resource template lasts as long as the tab: over other tools, pages, back and reload.
-   Secrets are not kept: fields that the server marked so, and the text of arguments whose schema has one. */
+/* Input in the form of a tool, prompt or resource template is kept as long as the tab: across other tools, pages,
+   back and reload. Secrets are not kept: fields that the server marked as secret, and the text of arguments whose
+   schema has a secret. */
 import { DRAFTS, kept } from './tab-storage.js';
 
 const MOST = 50;
 const MOST_CHARS = 200_000;
 const NEVER = ['csrfmiddlewaretoken', '_confirm', '_unchecked', '_validate', '_restored'];
 
-/* Whose, of what, and of which prefilled address. */
+/* The user, the form, and the address that prefilled it. */
 function keyOf(form) {
   const given = new URLSearchParams([...new URLSearchParams(location.search)].filter(([name]) => ['args', 'call', 'saved', 'use', 'part', 'at', 'into'].includes(name) || name.startsWith('arg.')));
   return `${DRAFTS}${document.body.dataset.user}:${form.dataset.draft}:${given}`;
 }
 
-/* A field's name ends in the path of its value: "arg:/login/password". */
+/* A field's name ends with the path of its value: "arg:/login/password". */
 function entriesOf(form) {
   const marked = new Set([...form.querySelectorAll('[data-secret], input[type=password]')].map((field) => field.name));
   const paths = JSON.parse(form.dataset.secretPaths || '[]');
@@ -20,7 +21,7 @@ function entriesOf(form) {
   return [...new FormData(form)].filter(([name, value]) => typeof value === 'string' && !NEVER.includes(name) && !marked.has(name) && !below(name));
 }
 
-/* Scripts mark a form as live after it was read here: that mark is nobody's input. */
+/* Scripts mark a form as live after this module has read it; that is not the user's input. */
 function typed(form, entries) {
   const live = new Set([...form.querySelectorAll('[data-sf-live]')].map((field) => field.name));
   return JSON.stringify(entries.filter(([name]) => !live.has(name)));
@@ -30,7 +31,7 @@ function drop(key) {
   try {
     sessionStorage.removeItem(key);
   } catch {
-    /* Nothing was kept either. */
+    /* Nothing was stored either. */
   }
 }
 
@@ -40,11 +41,11 @@ function makeRoom() {
     const oldest = keys.map((key) => [JSON.parse(sessionStorage.getItem(key)).at, key]).sort(([a], [b]) => a - b);
     for (const [, key] of oldest.slice(0, Math.max(0, keys.length - MOST))) sessionStorage.removeItem(key);
   } catch {
-    /* Storage is forbidden: nothing is kept. */
+    /* Storage is blocked: nothing is kept. */
   }
 }
 
-/* `find()`: the form as it is now. `restore(entries)` puts a draft into it, and `clear()` empties it again. */
+/* `find()` returns the current form. `restore(entries)` fills it with a draft, and `clear()` empties it again. */
 export function keepDrafts(find, { restore, clear }) {
   const form = find();
   if (!form?.dataset.draft) return { save() {} };

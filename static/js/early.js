@@ -1,7 +1,5 @@
-/* Loaded in <head> without defer.
-
-   Colours, so that the first paint has the chosen ones. The account's choice counts in every
-   browser; this browser keeps a copy for pages without a sign-in. */
+/* Loaded in <head> without defer, so that the first paint has the right colours. The account's choice applies in
+   every browser; this browser keeps a copy for pages without a sign-in. */
 (() => {
   const root = document.documentElement;
   const system = matchMedia('(prefers-color-scheme: dark)');
@@ -41,7 +39,7 @@
   if (root.dataset.theme) kept('theme', root.dataset.theme);
   root.dataset.utc ??= String(kept('zone') === 'utc');
   paint();
-  /* How texts and values of servers are shown (views.js), also before the first paint. */
+  /* The view of servers' texts and values (views.js), also before the first paint. */
   for (const view of ['text', 'json']) {
     const choice = kept(`view-${view}`);
     if (choice) root.dataset[`view${view}`] = choice;
@@ -53,7 +51,7 @@
     paint();
   });
   document.addEventListener('DOMContentLoaded', paint);
-  /* Before the handlers of the modules, which paint times again. */
+  /* Runs before the handlers of the modules, which render times again. */
   addEventListener('click', (event) => {
     const button = event.target.closest?.('[data-theme-choice], [data-zone-choice], [data-zone-switch]');
     if (!button) return;
@@ -71,7 +69,7 @@
   }, true);
 })();
 
-/* A form that is sent before the modules have loaded would leave the page: the press waits until they can take it. */
+/* A form submitted before the modules have loaded would leave the page: it is held until they can handle it. */
 (() => {
   let pressed = null;
 
@@ -91,7 +89,7 @@
   });
 })();
 
-/* Ctrl+K before the modules have loaded would be the browser's own: it waits as well. */
+/* Ctrl+K before the modules have loaded would trigger the browser's own action: it is held as well. */
 (() => {
   let isPressed = false;
 

@@ -1,4 +1,4 @@
-/* The explorer: chart and facets are fetched after the list, a row opens beside it, the list follows what happens. */
+/* The explorer: chart and facets are loaded after the list, a row opens beside it, and the list follows new events. */
 import { whileBusy } from './busy.js';
 import { announce, number, reasonOf } from './dom.js';
 import { live } from './live.js';
@@ -23,7 +23,7 @@ const results = () => page.querySelector('[data-results]');
 const drawer = () => document.getElementById('detail');
 const chosen = () => new URLSearchParams(location.search).get('sel');
 
-/* What the page looks up by itself asks nobody to sign in. */
+/* Automatic requests never prompt for a sign-in. */
 const unasked = (address, init) => fetch(address, { ...init, signal: AbortSignal.timeout(GIVE_UP_MS) });
 
 async function fetched(address, type = 'text/html', how = unasked) {
@@ -33,7 +33,7 @@ async function fetched(address, type = 'text/html', how = unasked) {
   return response;
 }
 
-/* What could not be loaded, why, and what to do. The page stays as it is. */
+/* Says what could not be loaded, why, and what to do. The page stays as it is. */
 function complain(title, problem) {
   const { status } = problem;
   if (status === 404) return toast({ tone: 'bad', title, text: 'It is no longer stored. Reload the page for the current rows.' });
@@ -61,7 +61,7 @@ function goTo(from, to, rest) {
 }
 
 /* --- chart and facets --------------------------------------------------------------------------------------------- */
-/* Where the reader is in a part that is about to be replaced: the function goes there again. */
+/* The focus in a part that is about to be replaced; returns a function that restores it. */
 function placeIn(part) {
   const focused = part.contains(document.activeElement) ? nameOf(document.activeElement) : null;
   const { scrollLeft: left, scrollTop: top } = part.querySelector(SCROLLER) ?? {};
@@ -97,7 +97,7 @@ async function loadChart() {
       if (chart) chart.update(data);
       else chart = stackedBars(slot, data, { onRange: zoom, onBar: zoom });
       place.querySelector('[data-drag-hint]').hidden = false;
-    } else { // no space for bars that there are not
+    } else { // no room for bars that do not exist
       chart = null;
       slot.classList.add('none');
       slot.textContent = 'No rows in this range.';
@@ -189,7 +189,7 @@ function mark(sel) {
   rowOf(sel)?.setAttribute('aria-selected', 'true');
 }
 
-/* The list grows narrower or wider, so its rows change their height: this one stays where it was on the screen. */
+/* The list's width changes, and with it the height of its rows: keep this one where it was on the screen. */
 function keepInPlace(row, change) {
   const before = row?.getBoundingClientRect().top;
   change();
@@ -209,7 +209,7 @@ function equipDrawer() {
   }
 }
 
-/* `wanted`: whether it still is, when it comes. */
+/* `wanted()`: whether it is still wanted when it arrives. */
 async function show(sel, wanted) {
   const [stream, key] = sel.split('.');
   const address = page.dataset.row.replace('/stream/0/', `/${encodeURIComponent(stream)}/${encodeURIComponent(key)}/`);
@@ -262,7 +262,7 @@ async function choose(sel, { focus = true } = {}) {
 
 function close() {
   const sel = chosen();
-  choosing += 1; // a row that is on its way stays closed too
+  choosing += 1; // a row that is still loading stays closed too
   history.pushState(null, '', addressWith({ sel: null }));
   shown = null;
   hide(sel);
@@ -310,7 +310,7 @@ main?.addEventListener('click', (event) => {
   if (event.target.closest('[data-next-row]')) step(1);
 });
 
-/* Arrows move through the rows; beside an open row they open the next one. */
+/* Arrow keys move through the rows; beside an open row, they open the next one. */
 document.addEventListener('keydown', (event) => {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
   if (document.querySelector('dialog[open], [data-bs-toggle][aria-expanded="true"], details[data-pop][open]')) return;
@@ -368,7 +368,7 @@ async function count() {
   return newer;
 }
 
-/* A selector of the same element in a part that replaces this one. */
+/* A selector for the same element in the part that replaces this one. */
 function nameOf(element) {
   if (element.localName === 'summary') return 'summary';
   const row = element.closest('tr[data-sel]');
@@ -398,7 +398,7 @@ async function refresh(how) {
   chartSoon();
 }
 
-/* At once if it says that there are no rows. */
+/* At once if the list is empty. */
 function chartSoon() {
   const wait = page.querySelector('[data-chart].none') ? 0 : Math.max(0, charted + CHART_MS - Date.now());
   charting ||= setTimeout(() => {
@@ -408,7 +408,7 @@ function chartSoon() {
   }, wait);
 }
 
-// One look at a time: a second one that counted before the first showed its rows would show them again, no longer as new.
+// One request at a time: a second one, counted before the first showed its rows, would show them again, no longer as new.
 let looking = false;
 async function look() {
   [timer, last] = [0, Date.now()];

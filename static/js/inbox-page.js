@@ -1,4 +1,4 @@
-/* The pages of the inbox follow what others do: the list, and the one question. */
+/* The pages of the inbox, the list and a single request, follow what others do. */
 import { startCountdowns } from './countdown.js';
 import { live, onReturn } from './live.js';
 import { refreshParts, refreshSoon, sendInPlace } from './refresh.js';
@@ -30,7 +30,7 @@ function approvalIsBehind(row) {
   return shown ? Number(shown.dataset.version) < row.version : row.state === 'open';
 }
 
-/* Of a call that waits for approval: once someone decided, or it ended, that takes the place of the buttons. */
+/* A call that waits for approval: once it is decided or has ended, that replaces the buttons. */
 const decision = () => document.querySelector('[data-approval]');
 if (decision()) {
   live.on('inbox', 'approval', (frame) => {
@@ -39,7 +39,7 @@ if (decision()) {
   });
 }
 
-/* While it is open the form below stays as it is typed; once it is over, what happened takes its place. */
+/* While the request is open, the form keeps what is typed; once it is closed, the outcome replaces it. */
 const page = () => document.querySelector('[data-question]');
 const form = document.getElementById('answer-form');
 if (form) {
@@ -60,8 +60,8 @@ if (page()) {
   });
 }
 
-/* After a time without connection: what ended long before is in no frame. The head comes first, because what is typed
-   below stays while it is still open. */
+/* After an interruption: no frame reports what ended long ago. The head is loaded first, because the input below is
+   kept while the request is open. */
 async function catchUp(shown, head, body) {
   if (shown()?.dataset.state !== 'open') return;
   await refreshParts(head).catch(() => refreshSoon(head));
@@ -74,7 +74,7 @@ onReturn('inbox', () => {
   catchUp(page, 'question-head', 'question-body');
 });
 
-/* After the visit, the next step is to say so. */
+/* After the visit, the next step is to confirm it. */
 document.addEventListener('click', (event) => {
   if (!event.target.closest('[data-visit]')) return;
   const [visit, done] = [event.target.closest('[data-visit]'), document.querySelector('#answer-form [data-run]')];

@@ -1,4 +1,5 @@
-/* The inbox on every page: how many questions wait, in the side bar and in the title, and a word when one comes. */
+/* The inbox on every page: the number of open requests, in the side bar and in the title, and an announcement of new
+   ones. */
 import { dismiss, toast } from './toast.js';
 
 const TITLES = {
@@ -9,7 +10,7 @@ const TITLES = {
 const open = new Map(); // uid of a question -> its row
 const toasts = new Map();
 const heard = new Set(); // uids of questions and approvals since the connection began
-let synced = false; // before that, frames tell of what stood here already
+let synced = false; // before that, frames report what was already shown
 let title = document.title;
 
 function paintCount(entry, count) {
@@ -33,7 +34,7 @@ function paintServers() {
   }
 }
 
-/* The page of the list or of this question shows it by itself. */
+/* The page of the list or of this request shows it itself. */
 function shownHere(uid) {
   return document.querySelector('[data-inbox-list]') || document.querySelector(`[data-question="${uid}"], [data-answers="${uid}"]`);
 }
@@ -62,7 +63,7 @@ function take(entry, row) {
   if (fresh && synced) tell(entry, row);
 }
 
-/* A call of an agent that needs approval: kept with the questions, so that each is announced once. */
+/* An agent's call that needs approval: stored with the requests, so that each is announced once. */
 function takeApproval(entry, row) {
   heard.add(row.approval);
   if (row.state !== 'open') {
@@ -84,7 +85,7 @@ function takeApproval(entry, row) {
   if (element) toasts.set(row.approval, element);
 }
 
-/* Whatever is open is told on joining the topic. What ended long before the connection came back is told no more. */
+/* Joining the topic reports everything that is open, and nothing that ended long before the connection returned. */
 function forgetEnded() {
   for (const uid of open.keys()) {
     if (heard.has(uid)) continue;

@@ -1,5 +1,5 @@
-/* Trees and tables of JSON (templates/kit/_json.html): search, the chosen node and its path, sorting, pages, CSV. All state is
-   in the markup, so that a morph of the page leaves nothing behind. */
+/* JSON trees and tables (templates/kit/_json.html): search, the selected node and its path, sorting, pages, CSV. All
+   state is in the markup, so that a morph of the page leaves nothing behind. */
 import { write, writeLater } from './copy.js';
 import { announce, number } from './dom.js';
 
@@ -28,7 +28,7 @@ function jsonPath(steps) {
   return `$${steps.map((step) => `[${typeof step === 'number' ? step : quoted(step)}]`).join('')}`;
 }
 
-/* Numbers that a browser would round stay as they were written. */
+/* Numbers that JavaScript would round stay as they were written. */
 function keptNumber(key, value, context) {
   const written = context?.source;
   return typeof value === 'number' && written !== String(value) && JSON.rawJSON && written ? JSON.rawJSON(written) : value;
@@ -51,10 +51,10 @@ function choose(view, chosen) {
   if (use) use.href = `${use.dataset.jsonUse}&${new URLSearchParams({ at })}`;
 }
 
-/* Characters that hide or move text stand for themselves in what is copied, never in what is shown. */
+/* Characters that hide or move text are copied as they are, and never displayed so. */
 const shown = (text) => text.replace(/[^\P{C}\n\t]|\p{Default_Ignorable_Code_Point}/gu, (c) => `[U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}]`);
 
-/* The pointer names the place; a screen reader hears what stands there. */
+/* The pointer identifies the node; a screen reader reads its content. */
 function say(view, chosen) {
   const count = chosen.querySelector(':scope > summary .c')?.textContent ?? '';
   const state = isBranch(chosen) ? `${count}, ${chosen.open ? 'expanded' : 'collapsed'}` : '';
@@ -88,7 +88,7 @@ function reveal(element) {
   element.scrollIntoView({ block: 'nearest' });
 }
 
-/* What a node says itself: its key and, if it is a leaf, its value. */
+/* A node's own text: its key and, if it is a leaf, its value. */
 function wordsOf(element) {
   if (!isBranch(element)) return element.textContent;
   return element.querySelector(':scope > summary > .k')?.textContent ?? '';
@@ -131,7 +131,7 @@ function closeAll(view) {
   announce('Collapsed all');
 }
 
-/* Arrows move through the nodes that can be seen, as in any tree. */
+/* Arrow keys move through the visible nodes, as in any tree. */
 function move(view, key) {
   const tree = view.querySelector('[data-json-tree]');
   const seen = [...tree.querySelectorAll('[data-k], [data-i]')].filter((one) => one.checkVisibility({ contentVisibilityAuto: true }) && one.getClientRects().length);
@@ -173,7 +173,7 @@ function showPage(table, page) {
   if (last) said.textContent = `${number(now * size + 1)}–${number(Math.min((now + 1) * size, rows.length))} of ${number(rows.length)} rows`;
 }
 
-/* Ascending, descending, then the order of the server again. Rows without a value stay last. */
+/* Ascending, descending, then the server's order. Rows without a value stay last. */
 function sort(table, heading) {
   const [column, before] = [heading.cellIndex, heading.getAttribute('aria-sort')];
   const rows = rowsOf(table);
@@ -219,7 +219,7 @@ function csv(table) {
   return [line(table.querySelector('thead tr').cells, name), ...rowsOf(table).map((row) => line(row.cells, csvText))].join('\r\n');
 }
 
-/* Of a long table, the server makes it: only some of its rows are here. */
+/* For a long table the server generates it, because only some of its rows are here. */
 async function copyLongCsv(button) {
   const boxes = [...button.closest('[data-json-table]').querySelectorAll('[data-json-column]:not(:checked)')];
   const hidden = boxes.map((box) => `&hidden=${box.dataset.jsonColumn}`).join('');
@@ -235,7 +235,7 @@ async function csvFrom(address) {
   return answer.text();
 }
 
-/* Other rows of it came: the columns that are not shown stay so, and a button that became disabled passes the focus on. */
+/* Other rows were loaded: hidden columns stay hidden, and a button that became disabled passes the focus on. */
 function longRowsCame(table) {
   for (const box of table.querySelectorAll('[data-json-column]:not(:checked)')) showColumn(table, box);
   if (!document.activeElement || document.activeElement === document.body || document.activeElement.disabled) table.querySelector('[role=region]').focus();
@@ -291,6 +291,6 @@ document.addEventListener('focusin', (event) => {
   if (view && event.target.matches('[data-json-tree] summary') && node(event.target)) choose(view, node(event.target));
 });
 
-/* What was typed while this module was on its way. */
+/* What was typed while this module was loading. */
 for (const input of document.querySelectorAll('[data-json-find]')) if (input.value) find(input.closest('[data-json-view]'), false, true);
 document.documentElement.dataset.jsonTools = 'ready';

@@ -1,12 +1,12 @@
 /* Keyboard shortcuts. Keys without Ctrl never fire in inputs and can be switched off (WCAG 2.1.4). */
 import { storage } from './dom.js';
 
-/* After g: the section of the page. */
+/* After g: the page's section. */
 const GO = {
   o: 'overview', s: 'servers', n: 'sessions', i: 'inbox', u: 'subscriptions', g: 'agents', b: 'bundles', c: 'credentials',
   e: 'explorer', a: 'explorer', x: 'exports', p: 'users', j: 'jobs', t: 'storage', v: 'privacy', ',': 'settings', m: 'account',
 };
-/* The first visible one is pressed. */
+/* The first visible one is clicked. */
 const PRESS = {
   f: '[name=_switch][aria-pressed=false]',
   y: '[data-copy-json]',
@@ -17,7 +17,7 @@ const ROWS = '.tbl tbody tr, .tl li, [data-row-nav] > *';
 const CHORD_MS = 1_200;
 let chord = 0;
 
-/* It is open before its module is there, so that nothing that is typed gets lost. */
+/* It opens before its module is loaded, so that no typed character is lost. */
 function openPalette() {
   const palette = document.getElementById('palette');
   if (!palette) return false;
@@ -25,7 +25,7 @@ function openPalette() {
   palette.showModal();
   import(document.body.dataset.paletteModule).then(
     (module) => module.search(),
-    () => { // an update removed the file of this page's version, or nothing answers
+    () => { // an update removed this page's version of the file, or nothing responds
       palette.querySelector('[data-palette-note]').textContent = 'Search could not be loaded. Reload the page.';
     },
   );
@@ -64,7 +64,7 @@ function moveRow(step) {
   const part = rows[current]?.closest('[data-list-rows]');
   const edge = part?.querySelector(`[data-list-more=${step > 0 ? 'after' : 'before'}]`);
   if (edge && !part.contains(rows[current + step] ?? null)) {
-    edge.click(); // takes the focus on once the next rows are there
+    edge.click(); // moves the focus once the next rows are there
     return true;
   }
   const next = current < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(current + step, 0), rows.length - 1);
@@ -81,7 +81,7 @@ function moveTab(step) {
   return true;
 }
 
-/* The form around the focus; that of the page only where the focus is on nothing that can be pressed or filled in. */
+/* The form around the focus, or the page's form if nothing interactive has the focus. */
 function formFor(target) {
   const around = target.closest('form');
   return around ?? (target.closest('button, summary, input, select, textarea, [tabindex="0"]') ? null : document.querySelector('form[data-primary]'));
@@ -89,9 +89,9 @@ function formFor(target) {
 
 function submitPrimary(target) {
   if (target.closest('a[href]')) return false; // the browser opens it in a new tab
-  if (document.querySelector('form[inert]')) return true; // what was sent is on its way: the same press is for no other form
+  if (document.querySelector('form[inert]')) return true; // a request is pending: the same key press must not submit another form
   const form = formFor(target);
-  /* Not the first in the form: buttons that add a row or switch the mode stand above the one that sends it. */
+  /* Not the first button of the form: those that add a row or switch the mode come before the one that submits it. */
   const button = form?.querySelector('[data-run]') ?? form?.querySelector('button[data-primary]') ?? form?.querySelector('[type=submit]:not([formnovalidate])');
   if (!form || button?.disabled) return false;
   form.requestSubmit(button ?? undefined);
@@ -140,7 +140,7 @@ function single(key) {
   }
 }
 
-/* One press sends once: a call may be over before Enter is released, or before the second click of a double click. */
+/* One press submits once: a call may end before Enter is released, or before the second click of a double click. */
 function isHeldEnter(event) {
   return event.repeat && event.key === 'Enter' && event.target.matches?.('form[method=post] :is(input, button)');
 }

@@ -1,4 +1,4 @@
-/* Parts that are fetched once they come into sight (data-late): one that could not be fetched says so, with a button. */
+/* Parts that are loaded once they come into sight (data-late); if one fails, it says so and offers a button. */
 
 function show(part, failed) {
   part.querySelector('[data-coming]').hidden = failed;

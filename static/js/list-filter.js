@@ -1,7 +1,7 @@
-/* A field with data-filter-list hides those entries of a list that do not have its words: the elements with
-   data-filter-text or, without such words, those of the selector data-filter-entries, by their text. */
+/* A field with data-filter-list hides the entries of a list that do not contain its words: the elements with data-
+   filter-text or, without these, those of the selector data-filter-entries, by their text. */
 for (const input of document.querySelectorAll('[data-filter-list]')) {
-  input.closest('[data-filter-box]')?.removeAttribute('hidden'); // without scripts it would do nothing
+  input.closest('[data-filter-box]')?.removeAttribute('hidden'); // without scripts it would have no effect
   input.addEventListener('input', () => {
     const list = document.querySelector(input.dataset.filterList);
     const words = input.value.trim().toLowerCase();
@@ -13,7 +13,7 @@ for (const input of document.querySelectorAll('[data-filter-list]')) {
     const none = list.querySelector('[data-filter-empty]');
     if (none && !input.hasAttribute('data-list-ask')) none.hidden = shown > 0;
   });
-  /* One without a name stands in a form that sends something else. */
+  /* One without a name is in a form that sends something else. */
   if (!input.name) input.addEventListener('keydown', (event) => event.key === 'Enter' && event.preventDefault());
 }
 

@@ -1,4 +1,4 @@
-/* One WebSocket that comes back by itself: ticket, hello, heartbeat, backoff. Knows nothing of topics. */
+/* One WebSocket that reconnects by itself: ticket, hello, heartbeat, backoff. Knows nothing about topics. */
 import { csrfToken } from './dom.js';
 
 const PING_MS = 15_000;
@@ -19,7 +19,7 @@ export class Connection extends EventTarget {
   reason = '';
   refusal = ''; // why the server closed the last socket, if a limit was exceeded
   #told = ''; // the same, while it is still open
-  pipeline = null; // { state, silent, workers, since } of what feeds this page; null until it is known
+  pipeline = null; // { state, silent, workers, since } of this page's data sources; null until known
   #ticketUrl;
   #socket = null;
   #attempt = 0;
@@ -43,14 +43,14 @@ export class Connection extends EventTarget {
     this.#connect();
   }
 
-  /* False when there is no live socket: what is sent is never queued. */
+  /* False without a live socket: messages are never queued. */
   send(message) {
     if (this.state !== 'live') return false;
     this.#socket.send(JSON.stringify(message));
     return true;
   }
 
-  /* Also resets the backoff: a person who waits should not sit out the longest delay. */
+  /* Also resets the backoff: a waiting person should not have to wait for the longest delay. */
   retryNow() {
     if (this.state === 'live' || this.state === 'signed-out') return;
     clearTimeout(this.#timer);
@@ -58,7 +58,7 @@ export class Connection extends EventTarget {
     this.#connect();
   }
 
-  /* The sign-in that had ended is back. */
+  /* The user has signed in again. */
   resume() {
     if (this.state !== 'signed-out') return;
     this.#become('connecting');
@@ -143,7 +143,7 @@ export class Connection extends EventTarget {
     this.dispatchEvent(new Event('state'));
   }
 
-  /* The close event of a half-open socket may take minutes, so the socket is left behind at once. */
+  /* The close event of a half-open socket may take minutes, so the socket is abandoned at once. */
   #lose(code, reason) {
     const socket = this.#socket;
     if (!socket) return;

@@ -1,5 +1,5 @@
-/* The pill in the top bar: Live · 18 ms, Worker not responding for 6 s, Reconnecting in 4 s, Offline, Signed out.
-   Live only while all that feeds this page works, not only its socket. */
+/* The pill in the top bar: Live · 18 ms, Worker not responding for 6 s, Reconnecting in 4 s, Offline, Signed out. It
+   says Live only while everything that feeds this page works, not only its socket. */
 
 const WORDS = { connecting: 'Connecting', offline: 'Offline' };
 
@@ -23,7 +23,7 @@ function workerWords({ silent, workers, since }) {
   return [`${who} not responding for ${seconds} s`, `${silent === 1 ? 'Its' : 'Their'} sessions wait until a worker takes over.`];
 }
 
-/* [words, explanation] of what does not work behind the socket; null while all of it does. */
+/* [text, explanation] of what does not work behind the socket; null if everything works. */
 function delayOf({ state, pipeline }) {
   if (state !== 'live' || !pipeline || pipeline.state === 'ok') return null;
   return pipeline.state === 'worker' ? workerWords(pipeline) : DELAYED[pipeline.state];
@@ -54,7 +54,7 @@ export function startPill(live) {
     const changed = shown !== state;
     shown = state;
     pill.dataset.state = delay ? 'delayed' : connection.state;
-    /* Only a change of state is announced; the milliseconds and the countdown are not. */
+    /* Only a change of state is announced, not the milliseconds or the countdown. */
     pill.setAttribute('aria-live', changed ? 'polite' : 'off');
     const why = connection.state === 'reconnecting' ? `${connection.reason.replace(/\.$/, '')}. Missed events are loaded after reconnecting.` : delay?.[1] ?? '';
     pill.title = why;

@@ -1,11 +1,12 @@
-/* Topics on the one socket of this tab: subscribes, drops what was seen, hands frames to pages, asks and awaits answers. */
+/* Topics on this tab's socket: subscribes, drops frames that were already seen, passes frames to pages, sends
+   requests and awaits their answers. */
 import { Connection } from './live-connection.js';
 
 const ANSWER_MS = 15_000;
-const LOADED_MS = 5_000; // who joins a topic later than that after the page came may have missed something
+const LOADED_MS = 5_000; // a topic joined later than this after the page was rendered may have missed something
 const ANY = '*';
 
-/* Nothing has left the page: the message says why, and what was typed stays. */
+/* Nothing was sent: the message says why, and the input is kept. */
 export class NotSent extends Error {}
 
 const FEEDS = ['audit', 'log', 'wire']; // as in sessions/live/topics.py
@@ -20,13 +21,13 @@ function numberOrNull(text) {
 
 class Live extends EventTarget {
   #connection = null;
-  /* topic -> { seen: highest seq or null, asked: what it was as the connection came back, kinds: Map(kind -> highest seq),
-     handlers: Map(kind -> Set), joined: whether it was ever sent, denied: '', 'limit' or 'access' } */
+  /* topic -> { seen: highest seq or null, asked: its value when the connection returned, kinds: Map(kind -> highest
+     seq), handlers: Map(kind -> Set), joined: whether it was ever sent, denied: '', 'limit' or 'access' } */
   #topics = new Map();
-  #largest = null; // call of this connection: { bytes, words }
-  #build = ''; // of mcpadmin as this page was loaded
+  #largest = null; // limit for calls of this connection: { bytes, words }
+  #build = ''; // version of mcpadmin when this page was loaded
   #isBack = false; // this is not the first connection
-  #taken = new WeakMap(); // element -> the topic it declared when it was taken up
+  #taken = new WeakMap(); // element -> the topic that it declared when it was scanned
   #answers = new Map(); // ref -> { resolve, reject, timer }
   #ref = 0;
 
@@ -38,7 +39,7 @@ class Live extends EventTarget {
     return this.#connection;
   }
 
-  /* Without a ticket address (a page outside the product, a test) it stays offline and the page works without it. */
+  /* Without a ticket address (a page outside the product, a test) it stays offline, and the page works without it. */
   start() {
     const ticketUrl = document.body.dataset.liveTicket;
     this.scan(document.body);
@@ -51,14 +52,13 @@ class Live extends EventTarget {
     this.#connection.start();
   }
 
-  /* After the person signed in again. */
+  /* After the user has signed in again. */
   resume() {
     this.#connection?.resume();
   }
 
-  /* on('call.<uid>', 'progress' | '*', frame => …) -> function that ends it. Kind "denied" tells of a refused topic, which is
-     asked for again when it may be allowed.
-     `since`: how far the page is, where no element says it. */
+  /* on('call.<uid>', 'progress' | '*', frame => …) returns a function that ends it. Kind "denied" reports a refused
+     topic, which is requested again when it may be allowed. `since`: the page's position, if no element has it. */
   on(topic, kind, handler, since = null) {
     const { handlers } = this.#want(topic, since);
     if (!handlers.has(kind)) handlers.set(kind, new Set());
@@ -66,15 +66,15 @@ class Live extends EventTarget {
     return () => handlers.get(kind).delete(handler);
   }
 
-  /* Resolves with the message that carries the same ref (accepted or rejected); rejects when none can come any more. */
+  /* Resolves with the message that has the same ref (accepted or rejected); rejects when none can arrive any more. */
   request(message) {
     return new Promise((resolve, reject) => {
       this.#ref += 1;
       const ref = this.#ref;
       const isCall = message.op === 'call';
-      const whole = { ...message, ...(isCall && { follow: true }), ref }; // an order of its own for the topic would cost a round trip
+      const whole = { ...message, ...(isCall && { follow: true }), ref }; // a separate request for the topic would cost a round trip
       if (isCall && this.#largest && new Blob([JSON.stringify(whole)]).size > this.#largest.bytes) {
-        reject(new NotSent(`${this.#largest.words} Nothing was sent and your input is kept.`)); // the server would close the connection
+        reject(new NotSent(`${this.#largest.words} Nothing was sent and your input is kept.`)); // otherwise the server would close the connection
         return;
       }
       if (!this.#connection?.send(whole)) {
@@ -86,7 +86,7 @@ class Live extends EventTarget {
     });
   }
 
-  /* Takes up the topics that elements below `root` declare, and drops those that nobody wants any more. */
+  /* Joins the topics that elements below `root` declare, and leaves those that are no longer wanted. */
   scan(root) {
     const declared = [...root.querySelectorAll('[data-live-topic]')];
     if (root.matches('[data-live-topic]')) declared.push(root);
@@ -94,7 +94,7 @@ class Live extends EventTarget {
     this.#prune();
   }
 
-  /* Once an element: its data-live-since is as old as its markup and must not rewind the topic later. */
+  /* Once per element: its data-live-since is as old as its markup and must not rewind the topic later. */
   #take(element) {
     const { liveTopic, liveSince } = element.dataset;
     if (this.#taken.get(element) === liveTopic) return;
@@ -108,7 +108,7 @@ class Live extends EventTarget {
       if (since !== null) known.seen = since;
       return known;
     }
-    if (known) known.seen = since; // an element older than what was seen: its missing frames are asked for
+    if (known) known.seen = since; // an element older than the last frame: request the frames that it lacks
     const entry = known ?? { seen: since, kinds: new Map(), handlers: new Map() };
     entry.kinds.clear();
     this.#topics.set(topic, entry);
@@ -144,7 +144,7 @@ class Live extends EventTarget {
   #lost() {
     this.#isBack = true;
     this.dispatchEvent(new Event('lost'));
-    for (const { kinds } of this.#topics.values()) kinds.clear(); // the next socket tells what the database has, in order
+    for (const { kinds } of this.#topics.values()) kinds.clear(); // the next socket reports what the database has, in order
     for (const ref of [...this.#answers.keys()]) this.#settle(ref, null, new Error('the connection was lost'));
   }
 
@@ -166,7 +166,7 @@ class Live extends EventTarget {
     else answer.resolve(message);
   }
 
-  /* The server sends what becomes of this call from now on. */
+  /* From now on the server sends the changes of this call. */
   #followed({ topic, version }) {
     if (!this.#topics.has(topic)) this.#topics.set(topic, { seen: version, joined: true, kinds: new Map(), handlers: new Map() });
   }
@@ -183,7 +183,7 @@ class Live extends EventTarget {
     this.#tell(t, 'synced', { t, seq, kind: 'synced', rows: [] });
   }
 
-  /* What the page has followed until now stands still: it says so. */
+  /* What the page followed until now no longer changes: say so. */
   #denied({ t: topic, lacks_permission: lacksPermission, why }) {
     const entry = this.#topics.get(topic);
     if (!entry) return;
@@ -201,8 +201,8 @@ class Live extends EventTarget {
     this.#tell(fresh.t, fresh.kind, fresh);
   }
 
-  /* A feed's numbers have no gaps: what is not above the highest seen is a repetition, unless the database was replaced by an
-     older one, whose numbers come again: then *synced* names a lower one than was asked from. */
+  /* A feed's numbers have no gaps: anything not above the highest seen is a repetition, unless the database was
+     replaced by an older one whose numbers come again: then *synced* has a lower number than was requested. */
   #newOfFeed(entry, frame) {
     if (frame.seq === null || frame.seq === undefined) return frame;
     const seen = entry.seen ?? -1;
@@ -225,7 +225,7 @@ class Live extends EventTarget {
       const isFocused = target.contains(document.activeElement);
       htmx.swap({ target, text: frame.html, swap: target.dataset.liveSwap ?? 'innerMorph' }).then(() => {
         this.scan(target);
-        /* What had the focus may be gone, as the button that cancelled a call. */
+        /* The focused element may be gone, such as the button that cancelled a call. */
         if (isFocused && document.activeElement === document.body) target.querySelector('h2 a')?.focus({ preventScroll: true });
       });
     }
@@ -239,7 +239,7 @@ class Live extends EventTarget {
 
 export const live = new Live();
 
-/* `act` shows again what frames tell only while it happens: after a time without connection, however long it was. */
+/* `act` refreshes what frames report only as it happens: runs after any interruption of the connection. */
 export function onReturn(topic, act) {
   live.on(topic, 'synced', () => {
     if (performance.now() > LOADED_MS) act();

@@ -1,4 +1,4 @@
-/* The log of a server: the lines of one session as they arrive. */
+/* A server's log: the lines of one session as they arrive. */
 import { openConsole, plural, startTab } from './console.js';
 
 function element(row, line, ranks) {
@@ -18,7 +18,7 @@ function textOf(line) {
 }
 
 export function start(page) {
-  const ranks = [...page.querySelector('[data-console-filter]').level.options].map((option) => option.value); // "" first, then from the least grave on
+  const ranks = [...page.querySelector('[data-console-filter]').level.options].map((option) => option.value); // "" first, then in order of severity
 
   function matches(row, { level, source, text }) {
     if (level.value && ranks.indexOf(row.level) < ranks.indexOf(level.value)) return false;

@@ -1,5 +1,5 @@
-/* Drop-down menus and tabs by Bootstrap's attributes (data-bs-toggle="dropdown" | "tab").
-   In place of Bootstrap's bundle: with its 21 kB a first load was 203 kB, over the budget of 200. */
+/* Drop-down menus and tabs with Bootstrap's attributes (data-bs-toggle="dropdown" | "tab"), without Bootstrap's
+   bundle: its 21 kB would take a first load over its budget. */
 
 const TOGGLE = '[data-bs-toggle=dropdown]';
 
@@ -13,7 +13,7 @@ function itemsOf(menu) {
 
 function show(toggle, open) {
   const menu = menuOf(toggle);
-  menu.dataset.bsPopper = 'static'; // Tabler's rules place a menu that says so
+  menu.dataset.bsPopper = 'static'; // Tabler's rules position a menu with this attribute
   menu.classList.toggle('show', open);
   toggle.setAttribute('aria-expanded', String(open));
   if (open && menu.getBoundingClientRect().left < 0) menu.classList.remove('dropdown-menu-end');
@@ -77,7 +77,7 @@ function select(tab) {
   }
 }
 
-/* A `<details data-pop>` is a panel over the page: it opens without script, and leaves like a menu. */
+/* A `<details data-pop>` is a panel above the page: it opens without scripts, and closes like a menu. */
 function leavePanels(event) {
   for (const panel of document.querySelectorAll('details[data-pop][open]')) {
     if (event.type === 'keydown' ? event.key !== 'Escape' : panel.contains(event.target)) continue;

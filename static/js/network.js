@@ -1,11 +1,11 @@
-/* The Network tab: the HTTP requests of one session as they are made, with what each carried. */
+/* The Network tab: the HTTP requests of one session as they are made, and what each carried. */
 import { openConsole, startTab } from './console.js';
 import { setWord, unfolding } from './wire.js';
 
 const KINDS = new Map([['mcp', 'exchange'], ['authorization', 'authorization']]);
 const AHEAD = 500; // exchanges whose messages may come before them
 
-/* As servers.kit.words.byte_words. */
+/* Same as servers.kit.words.format_bytes. */
 function bytes(count) {
   let size = count;
   for (const unit of ['B', 'kB', 'MB', 'GB']) {

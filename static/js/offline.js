@@ -1,5 +1,5 @@
-/* The notice above a page that has lost its connection: since when it stands still, and that nothing is lost by waiting; or
-   that it gets none, because the person has too many. A short gap, as when the server restarts, is left to the live pill. */
+/* The notice above a page that has lost its connection: since when, and that no input is lost; or that it gets no
+   connection because the user has too many. A short gap, such as a server restart, is left to the live pill. */
 
 const PATIENCE_MS = 4_000;
 
@@ -7,10 +7,10 @@ export function startOffline(live) {
   const notice = document.querySelector('[data-offline] > .notice');
   if (!notice) return;
   const part = (name) => notice.querySelector(`[data-slot=${name}]`);
-  let known = new Date(Number(document.body.dataset.requestedAt)); // the last moment at which the page was right
+  let known = new Date(Number(document.body.dataset.requestedAt)); // when the page was last up to date
   let timer = 0;
 
-  /* Only what changes: the notice is said again with each change of it. */
+  /* Writes only what changed: the notice is announced again with each change. */
   function write(name, words) {
     if (part(name).textContent !== words) part(name).textContent = words;
   }
@@ -23,7 +23,7 @@ export function startOffline(live) {
     part('away').hidden = Boolean(refusal);
     if (part('since').dateTime !== known.toISOString()) {
       part('since').dateTime = known.toISOString();
-      part('since').textContent = known.toISOString(); // startTimes() writes it in the reader's zone
+      part('since').textContent = known.toISOString(); // startTimes() shows it in the reader's zone
     }
     notice.hidden = false;
   }
@@ -43,7 +43,7 @@ export function startOffline(live) {
     if (state === 'live') known = new Date();
   }
 
-  /* A live page is right until the moment at which it is not. */
+  /* A live page is up to date until it is no longer live. */
   live.addEventListener('lost', () => {
     known = new Date();
   });

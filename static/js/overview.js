@@ -1,4 +1,5 @@
-/* The charts of the overview: a bar opens its calls, a dragged range the page of charts. Their numbers follow the page's. */
+/* The charts of the overview: clicking a bar opens its calls, dragging opens that range on the page of charts. Their
+   numbers follow the page's. */
 import { latencyLines, moment, openCalls, stackedBars } from './time-chart.js';
 
 const page = document.querySelector('[data-overview]');
@@ -20,7 +21,8 @@ function draw() {
 }
 
 draw();
-/* Only what the server renders is watched: charts change their slots themselves. The first calls bring the whole part. */
+/* Watches only what the server renders, because charts change their slots themselves. The first calls bring the whole
+   part. */
 const changes = new MutationObserver((found) => {
   if (found.some(({ target }) => target.id === 'overview-charts' || target.closest('#overview-chart-data'))) draw();
 });

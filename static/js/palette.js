@@ -1,11 +1,11 @@
-/* The palette, which keys.js opens by Ctrl K and which is loaded then: pages from the side bar and the account menu and
-   what buttons of the shell do at once; the rest from the server while one types. */
+/* The palette, which keys.js opens and loads on Ctrl+K: pages from the side bar and the account menu and actions of
+   buttons in the shell at once; everything else from the server while the user types. */
 import { whileBusy } from './busy.js';
 import { csrfToken, fromTemplate } from './dom.js';
 
 const WAIT_MS = 120;
 let found = [];
-let foundFor = null; // the words that `found` belongs to
+let foundFor = null; // the query that `found` belongs to
 let searching = null;
 let selected = 0;
 let entered = 0;
@@ -16,7 +16,7 @@ const dialog = () => document.getElementById('palette');
 const input = () => dialog().querySelector('input');
 const list = () => document.getElementById('palette-list');
 
-/* A page and a button bring their own icon; what the server finds has that of its kind. */
+/* Pages and buttons have their own icon; results of the server get the icon of their kind. */
 const iconIn = (element) => element.querySelector('svg')?.cloneNode(true);
 
 function pages(words) {
@@ -25,7 +25,7 @@ function pages(words) {
     .filter((page) => page.label.toLowerCase().includes(words.toLowerCase()));
 }
 
-/* Choosing one presses the button. */
+/* Choosing one clicks the button. */
 const BUTTONS = [
   ['Light theme', '[data-theme-choice=light]'],
   ['Dark theme', '[data-theme-choice=dark]'],
@@ -145,7 +145,8 @@ function onKey(event) {
   }
 }
 
-/* A key that comes before the pause after typing has ended means what answers these words, not those before. */
+/* A key pressed before the pause after typing has ended applies to the results for these words, not the previous
+   ones. */
 function followWords() {
   if (written() !== foundFor) search();
 }

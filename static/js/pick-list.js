@@ -1,5 +1,5 @@
-/* The lists of tools, resources and prompts: the chosen entry is in sight, and Enter in the search opens the first hit.
-   A long list comes in parts: the next ones, and what a search finds in all of them, are asked of the server. */
+/* The lists of tools, resources and prompts: the selected entry is scrolled into view, and Enter in the search opens
+   the first hit. A long list comes in parts; the next part, and hits in parts not loaded, come from the server. */
 import { whileBusy } from './busy.js';
 import { number, reasonOf } from './dom.js';
 import './list-filter.js';
@@ -16,7 +16,8 @@ for (const chosen of document.querySelectorAll('.pane a[aria-current]')) {
   if (row.height && (row.top < box.top || row.bottom > box.bottom)) pane.scrollTop += row.top - box.top - box.height / 3;
 }
 
-/* Where the list is cut, or shows what another search found, Enter asks the server, which opens its first hit itself. */
+/* If the list is truncated, or shows the hits of another search, Enter sends the search to the server, which opens
+   its first hit. */
 for (const input of document.querySelectorAll('[data-filter-list]')) {
   input.form.addEventListener('submit', (event) => {
     const words = input.value.trim();
@@ -41,7 +42,7 @@ async function partOf(href, part, signal) {
 
 const failed = (problem) => toast({ tone: 'bad', title: 'The list could not be loaded', text: reasonOf(problem) });
 
-/* Puts a part in the place of the link to it. The focus goes to the row next to the one that was the last. */
+/* Replaces the link to a part by that part. The focus goes to the row after the last one. */
 async function join(link) {
   const edge = link.dataset.listMore;
   const list = link.closest('details') ?? rows;
@@ -49,7 +50,7 @@ async function join(link) {
   await htmx.swap({ target: link.closest('[data-list-edge]'), swap: 'outerHTML', text: await partOf(link.href, edge) });
   let group = '';
   for (const head of rows.querySelectorAll('[data-group]')) {
-    if (head.dataset.group === group) head.remove(); // it goes on
+    if (head.dataset.group === group) head.remove(); // it continues
     else group = head.dataset.group;
   }
   const all = [...rows.querySelectorAll('li')];
@@ -79,13 +80,13 @@ rows?.addEventListener('click', async (event) => {
 
 for (const input of document.querySelectorAll('[data-list-ask]')) {
   let timer = 0;
-  let asking = null; // an answer to older words that comes late is not shown
+  let asking = null; // a late response to an older query is not shown
   const ask = async () => {
     asking?.abort();
     const mine = (asking = new AbortController());
     const address = new URL(input.form.action);
     for (const [name, value] of new URLSearchParams(location.search)) {
-      if (CHOICES.has(name)) address.searchParams.set(name, value); // it stays marked
+      if (CHOICES.has(name)) address.searchParams.set(name, value); // it stays selected
     }
     address.searchParams.set('find', input.value.trim());
     try {

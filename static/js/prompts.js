@@ -1,4 +1,4 @@
-/* The page of one prompt: gets it through the socket; its messages arrive as the card of the call. */
+/* The page of one prompt: requests it through the socket; its messages arrive as the card of the call. */
 import { hold, isHeld } from './busy.js';
 import { addCard, followWords, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
@@ -9,7 +9,7 @@ import { sendCall, unconfirmed } from './sending.js';
 
 const form = document.getElementById('prompt-form');
 
-/* What is empty is not sent: a prompt's argument is there or it is not. */
+/* Empty arguments are not sent: a prompt's argument is present or absent. */
 function given() {
   const found = {};
   for (const box of form.querySelectorAll('[data-argument]')) {

@@ -1,5 +1,5 @@
-/* The Protocol tab: the messages of one session as they arrive, a request in one row with its response and with what
-   belongs to its call. Each unfolds, and then loads what it says. */
+/* The Protocol tab: the messages of one session as they arrive. A request shares its row with its response and with
+   what belongs to its call. A row expands and then loads its content. */
 import { openConsole, startTab } from './console.js';
 import { outdated, setWord, unfolding } from './wire.js';
 
@@ -21,7 +21,7 @@ function chosen(row, { direction, method, text }) {
 }
 
 export function start(page) {
-  const requests = new Map(); // pair -> the row of the request that is in the page
+  const requests = new Map(); // pair -> the row of its request in the page
   const calls = new Map(); // call -> the row of its first request
   const waiting = new Map(); // pair -> a request that is shown once its response has the chosen outcome
   let connection = 0;
@@ -77,7 +77,7 @@ export function start(page) {
     outdated(item, page);
   }
 
-  /* Responses, and what belongs to a call, have no row of their own in a paired list. */
+  /* Responses, and messages of a call, have no row of their own in a paired list. */
   function joins(row, form) {
     if (!paired() || !row.is_message) return false;
     if (row.connection && row.connection !== connection) reconnected(row.connection);
@@ -85,7 +85,8 @@ export function start(page) {
     return Boolean(row.call) && (row.direction === 'received' || row.kind === 'notification' || calls.get(row.call)?.isConnected) && row.kind !== 'invalid';
   }
 
-  /* With a filter by outcome, the response decides whether its request is shown: then the response's frame becomes its row. */
+  /* With a filter by outcome, the response decides whether its request is shown: the response's frame becomes its
+     row. */
   function outcomeAwaited(row, { outcome }) {
     const request = waiting.get(row.pair);
     if (!request || !outcome.value) return false;
@@ -140,7 +141,7 @@ export function start(page) {
   });
   unfolding(page);
 
-  /* The request of a response, and the other way round. */
+  /* The request of a response, and vice versa. */
   function mark(item) {
     if (paired()) return; // one row has both
     const pair = item?.dataset.pair;

@@ -1,11 +1,11 @@
-/* Suggestions for the query while it is typed: fields first, then their values. Chosen with the keyboard too. */
+/* Suggestions for the query while it is typed: fields first, then their values. They can be chosen by keyboard. */
 import { whileBusy } from './busy.js';
 import { announce } from './dom.js';
 
 const PAUSE_MS = 120;
 const GIVE_UP_MS = 5_000;
 
-/* The server counts characters, and a browser halves of some. */
+/* The server counts characters; JavaScript counts UTF-16 code units. */
 const characters = (text) => [...text].length;
 const upTo = (text, count) => [...text].slice(0, count).join('').length;
 
@@ -140,7 +140,7 @@ class QueryCompletion {
     event.stopPropagation();
   }
 
-  /* A field is followed by its values at once; a value by a blank. */
+  /* A completed field is followed by suggestions for its values; a completed value by a space. */
   #take(at) {
     if (!this.#fits(this.#found[at])) return this.#soon(); // the cursor was moved
     const { insert, start } = this.#found[at];

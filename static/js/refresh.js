@@ -1,14 +1,15 @@
-/* Parts of this page as the server would render them now, morphed in; at most one request a second. An address has a short
-   name, which another server or bundle may have got since: its parts would stand below the name of the first. */
+/* Replaces parts of this page with what the server renders now; at most one request a second. An address contains a
+   short name, which another server or bundle may have got since: its parts must not appear below the first one's
+   name. */
 import { busy, whileBusy } from './busy.js';
 import { explain, send } from './sign-in.js';
 import { showMessages, toast } from './toast.js';
 
 const PAUSE_MS = 1_000;
 const CEILING_MS = 30_000;
-const GIVE_UP_MS = 30_000; // one that never ends would hold up all that follow
+const GIVE_UP_MS = 30_000; // a request that never ends would block all later ones
 const here = () => location.href;
-const wanted = new Map(); // what makes an address of the ids of parts -> these ids
+const wanted = new Map(); // function that makes an address from ids of parts -> these ids
 let timer = 0;
 let last = 0;
 let pause = PAUSE_MS;
@@ -53,20 +54,20 @@ async function refreshPartsFrom(addressOf, wantedIds) {
     headers: { Accept: 'text/html' },
     signal: AbortSignal.timeout(GIVE_UP_MS),
   });
-  const page = await parsed(response); // always: a body that nobody reads keeps its connection
+  const page = await parsed(response); // always: an unread body keeps its connection open
   if (response.status >= 500) throw new Error(`mcpadmin answered with HTTP ${response.status}`);
   if (response.redirected) return; // signed out: the live pill says so
-  await morphIn(page, ids); // also of an error: a page that lacks what was asked for lists what there is
+  await morphIn(page, ids); // also for an error page: if an object is missing, it lists what exists
 }
 
-/* Forms marked data-in-place leave the rest of the page as it is typed: of the page that answers, only the parts are taken
-   that `partsOf(page)` names, and what it says in the corner. */
+/* Forms with data-in-place keep the rest of the page as it is typed: of the response, only the parts that
+   `partsOf(page)` names and the notifications are taken. */
 export function sendInPlace(partsOf) {
   document.addEventListener('submit', async (event) => {
     const form = event.target;
     if (!form.matches('form[data-in-place]')) return;
     event.preventDefault();
-    /* Sent once: what it did is not known from an answer that does not come, and another page is opened, not sent to. */
+    /* Sent once: without a response, its effect is unknown. */
     try {
       const answer = await whileBusy(form, send(form.action, { method: 'POST', body: new FormData(form) }), 'Sending…');
       const page = await parsed(answer);
@@ -82,7 +83,8 @@ export function sendInPlace(partsOf) {
   });
 }
 
-/* One at a time: an older page that comes later would win over a newer one. What fails is tried again, ever more rarely. */
+/* One at a time: an older response that arrives later would replace a newer one. Failed requests are repeated with
+   growing delays. */
 async function refreshWanted() {
   const now = [...wanted];
   [timer, last, refreshing] = [0, Date.now(), true];
@@ -116,7 +118,7 @@ export function refreshSoon(...ids) {
   refreshSoonFrom(here, ...ids);
 }
 
-/* Parts of another page: `addressOf(ids)` is its address. The same function each time. */
+/* Parts of another page at `addressOf(ids)`. Pass the same function each time. */
 export function refreshSoonFrom(addressOf, ...ids) {
   want(addressOf, ids);
   schedule();

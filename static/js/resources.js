@@ -1,4 +1,4 @@
-/* The page of one resource: reads it through the socket and shows the content in its place, no matter who read it. */
+/* The page of one resource: reads it through the socket and shows the content, no matter who read it. */
 import { hold, isHeld, whileBusy } from './busy.js';
 import { addCard, announceEnd, refuse, say } from './call-cards.js';
 import { showErrors, startCompletion, startEnter } from './completion.js';
@@ -14,8 +14,8 @@ const PAUSE_MS = 150;
 const form = document.querySelector('[data-read-form]');
 const content = document.getElementById('resource-content');
 
-/* Opened without a choice, the page is about the first of its list. From now on its address says so: parts of the page are
-   fetched by it, and the list may begin with another one by then. */
+/* Opened without a selection, the page shows the first resource of its list. Its address now names that one: parts of
+   the page are loaded by it, and the list may begin with another one by then. */
 const query = new URLSearchParams(location.search);
 if (!query.get('uri') && !query.get('template')) {
   if (content?.dataset.uri) query.set('uri', content.dataset.uri);
@@ -47,16 +47,17 @@ async function expand(how) {
   return response.json();
 }
 
-/* The URI whose content is shown. While the fields of a template are edited, the button is already that of another one. */
+/* The URI whose content is shown. While the fields of a template are edited, the button already belongs to another
+   one. */
 const shown = () => form?.dataset.uri || content?.dataset.uri;
 let buttonOf = shown();
 
-/* Questions for what the fields make are numbered: their answers may come in another order, and only the newest counts. */
+/* Requests for the URI of the fields are numbered: responses may arrive in another order, and only the newest counts. */
 let newest = 0;
-/* From this question on the button is taken even if it is for the same URI, whose subscription changed. */
+/* From this request on, the button is replaced even for the same URI, because its subscription changed. */
 let changedFrom = Infinity;
 
-/* The same button again would disturb a press. */
+/* Replacing the button by the same one would interrupt a click. */
 function showButton(uri, html, question) {
   const same = uri === buttonOf;
   if (same && question < changedFrom) return;
@@ -65,21 +66,22 @@ function showButton(uri, html, question) {
   htmx.swap({ target: document.getElementById('resource-subscribe'), swap: same ? 'innerMorph' : 'innerHTML', text: html });
 }
 
-/* Of a template always with the fields: the page knows only the URI that is shown, and may come after the next key. */
+/* For a template always with the fields: the page knows only the URI that is shown, and may arrive after the next
+   key. */
 function refreshButton() {
   if (!form?.dataset.template) return refreshSoon('resource-subscribe');
   changedFrom = newest + 1;
   previewSoon();
 }
 
-/* From now on the page, its address included, is about this URI of the template. */
+/* From now on the page and its address belong to this URI of the template. */
 function show(uri) {
   form.dataset.uri = uri;
   content.dataset.uri = uri;
   history.replaceState(null, '', address(location.pathname));
 }
 
-/* The URI that is shown is not that of the fields. */
+/* The URI that is shown is not the one of the fields. */
 function unbuilt(problem) {
   const notice = form.querySelector('[data-template-problem]');
   notice.textContent = problem.message;
@@ -109,12 +111,12 @@ function previewSoon() {
       const made = await expand(fetch);
       if (mine === newest) preview(made, mine);
     } catch (problem) {
-      if (mine === newest) unbuilt(problem); // the next key, or reading, tries again
+      if (mine === newest) unbuilt(problem); // the next key, or reading, repeats it
     }
   }, PAUSE_MS);
 }
 
-/* The URI to read; null where a field is missing. The page's address then names what is shown. */
+/* The URI to read; null if a field is missing. The page's address then names what is shown. */
 async function target() {
   if (!form.dataset.template) return form.dataset.uri;
   newest += 1;
@@ -148,7 +150,7 @@ async function run() {
       slot.replaceChildren();
       addCard(answer.call, answer.version ?? 0, answer.html ?? '', slot);
       announceEnd(answer);
-      /* The content comes with the result: until then, what another URI had does not stand under this one. */
+      /* The content arrives with the result. Until then, the content of another URI must not appear under this one. */
       for (const old of content.querySelectorAll(moved() ? ':scope > :not(#read-slot)' : '#not-read')) old.remove();
     } else refused(answer.message);
   } catch (problem) {
@@ -160,7 +162,7 @@ async function run() {
   }
 }
 
-/* Who chooses a resource from the list wants to see it. A link from elsewhere only opens its page. */
+/* A click in the list means that the user wants to see the content. A link from elsewhere only opens the page. */
 document.getElementById('resource-list')?.addEventListener('click', (event) => {
   const link = event.target.closest('a[href^="?uri="]');
   if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) kept('read', link.href);
@@ -186,17 +188,17 @@ if (form) {
   }
 }
 
-/* Own readings and those of others alike: what they brought is shown, with its age. */
+/* Content read by this user and by others is shown alike, with its age. */
 if (content?.dataset.live) {
   live.on(`server.${content.dataset.live}`, 'call', (frame) => {
     const mine = (frame.rows ?? []).filter((row) => row.method === 'resources/read' && row.tool === shown());
-    if (mine.some((row) => row.final)) refresh(false).catch(() => refresh(true)); // tried again, ever more rarely
+    if (mine.some((row) => row.final)) refresh(false).catch(() => refresh(true)); // repeated with growing delays
     else if (mine.some((row) => !document.getElementById(`call-${row.uid}`))) refresh(true);
   });
 }
 
-/* Subscriptions of this server, also those made while the page is open: the list, and of what is shown the
-   button and what the subscription read. */
+/* Subscriptions of this server, including new ones: updates the list and, for the shown resource, the button and the
+   content that the subscription read. */
 const watched = document.getElementById('resource-subscriptions');
 const versions = new Map(); // subscription -> the newest version of its row
 if (watched) {
@@ -223,7 +225,7 @@ if (watched) {
   }).observe(watched, { childList: true, subtree: true });
 }
 
-/* Who subscribes to what a template makes wants to see it. */
+/* A user who subscribes to a URI of a template wants to see it. */
 document.getElementById('resource-subscribe')?.addEventListener('submit', () => {
   if (!form?.dataset.template || buttonOf === shown()) return;
   show(buttonOf);

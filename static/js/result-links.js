@@ -1,4 +1,4 @@
-/* Resource links in results: read on a click, as a call like any other, whose card appears under the link. */
+/* Resource links in results: a click reads the resource, as a call like any other, whose card appears under the link. */
 import { hold, isHeld } from './busy.js';
 import { addCard, announceEnd, refuse, say } from './call-cards.js';
 import { sendCall, unconfirmed } from './sending.js';

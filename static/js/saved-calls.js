@@ -10,7 +10,7 @@ const Lost = class extends Error {};
 const UNKNOWN = 'No confirmation received. Check the history before running it again.';
 const MAYBE_SAVED = 'No confirmation received. Check Saved calls before saving it again.';
 
-/* Sent once: what it did is not known from an answer that does not come. */
+/* Sent once: without a response, its effect is unknown. */
 async function posted(url, body, lost = UNKNOWN) {
   let response;
   let answer;
@@ -63,8 +63,8 @@ const stopped = (signal) => new Promise((resolve) => {
   signal?.addEventListener('abort', () => resolve(null), { once: true });
 });
 
-/* Resolves with whether it succeeded, when its call is over. Null if it was stopped before: the call goes on, its row shows
-   how it ends, and `onLate` is called with whether it succeeded. */
+/* Resolves with whether it succeeded, when its call has ended. Null if it was stopped before: the call continues, its
+   row shows the outcome, and `onLate` is called with whether it succeeded. */
 async function run(form, signal, onLate) {
   const { runSaved: uid } = form.dataset;
   outcome(uid, 'Sending…');
@@ -87,7 +87,7 @@ async function run(form, signal, onLate) {
     whenOver(answer.call, async ({ state }) => {
       const pill = await pillOf(answer.call);
       if (slot.isConnected) outcome(uid, pill ?? 'Ended', ' ', link(`#${answer.number}`, answer.url));
-      live.scan(document.body); // its topic is of no more use
+      live.scan(document.body); // its topic is no longer needed
       resolve(state === 'succeeded');
     });
   });
@@ -99,7 +99,7 @@ async function run(form, signal, onLate) {
   return succeeded;
 }
 
-/* Null if it cannot be loaded: the call is over all the same. */
+/* Null if it cannot be loaded: the call has ended nevertheless. */
 async function pillOf(call) {
   try {
     const shown = await fetch(`/calls/${call}/card/`, { headers: { 'HX-Request': 'true' } });
@@ -109,7 +109,7 @@ async function pillOf(call) {
   }
 }
 
-/* What our own server rendered, parsed without running or loading anything. */
+/* HTML of our own server, parsed without running or loading anything. */
 function fragmentOf(html) {
   return document.adoptNode(new DOMParser().parseFromString(html, 'text/html').body);
 }

@@ -1,11 +1,12 @@
-/* Forms generated from a JSON Schema: typing into an optional field sends it; a choice of key adds it at once. */
+/* Forms generated from a JSON Schema: typing into an optional field ticks its "send" box; choosing a key adds it at
+   once. */
 import { onChoice } from './choice.js';
 
 document.addEventListener('formdata', (event) => {
   for (const field of event.target.querySelectorAll('[data-sf-live]')) event.formData.set(field.name, '1');
 });
 
-/* While capturing: drafts.js listens to the same event and must find the box ticked. */
+/* In the capture phase: drafts.js listens to the same event and must find the box ticked. */
 document.addEventListener(
   'input',
   (event) => {

@@ -1,5 +1,5 @@
-/* A call that this page asks for: waits for the live connection, is sent once, and never again by itself. A tab that gets no
-   connection, because there are too many, sends the form itself. */
+/* A call of this page: waits for the live connection, is sent once, and never again automatically. A tab that gets no
+   connection, because the user has too many, submits the form itself. */
 import { say } from './call-cards.js';
 import { reasonOf } from './dom.js';
 import { live, NotSent } from './live.js';
@@ -19,7 +19,7 @@ function cancelButton(form, cancel) {
   return button;
 }
 
-/* Until the next change of the connection, at most until `until`; rejects at once when the person cancels. */
+/* Waits for the next change of the connection, at most until `until`; rejects at once when the user cancels. */
 function changed(until, signal) {
   return new Promise((resolve, reject) => {
     const stop = new AbortController();
@@ -34,12 +34,12 @@ function changed(until, signal) {
   });
 }
 
-/* Signing in takes a person as long as it takes; a connection has 20 s. */
+/* There is no time limit for signing in; a connection has 20 s. */
 async function connected(form) {
   const cancelled = new AbortController();
   const button = cancelButton(form, () => cancelled.abort(new NotSent('Cancelled. Nothing was sent.')));
   let until = Date.now() + WAIT_MS;
-  live.connection?.retryNow(); // once: each failed attempt is a change of the state, too
+  live.connection?.retryNow(); // once: each failed attempt changes the state, too
   try {
     while (live.state !== 'live') {
       if (Date.now() >= until) throw new NotSent(`No live connection to mcpadmin for ${WAIT_MS / 1000} s. Nothing was sent and your input is kept. Check that mcpadmin is running and this device is online, then run it again.`);
@@ -62,18 +62,19 @@ async function connected(form) {
   }
 }
 
-/* The form as it goes without scripts: its answer is the page of the call, so there is nothing to resolve with. */
+/* Submits the form as without scripts: the response is the page of the call, so there is nothing to resolve with. */
 function sendItself(form, name) {
   const extra = Object.assign(document.createElement('input'), { type: 'hidden', name, value: 'yes' });
   form.append(extra);
-  form.submit(); // no submit event, which the page would take over again
+  form.submit(); // no submit event, which the page would handle again
   extra.remove();
   return new Promise((_, reject) => {
     addEventListener('pageshow', () => reject(new NotSent('This was sent without live updates. Check the history before running it again.')), { once: true });
   });
 }
 
-/* Resolves with `accepted` or `rejected`. Throws NotSent while nothing has left; any other error may come after it did. */
+/* Resolves with `accepted` or `rejected`. Throws NotSent if nothing was sent; after any other error, it may have been
+   sent. */
 export async function sendCall(form, message) {
   try {
     if (live.state !== 'live') await connected(form);

@@ -1,4 +1,4 @@
-/* The form of a server: rows of headers, variables and roots, and only what the chosen transport has. */
+/* The form of a server: rows of headers, variables and roots, and only the fields of the selected transport. */
 export const form = document.getElementById('server-form');
 
 function shownTransport() {
@@ -10,7 +10,7 @@ function shownTransport() {
   return command && !url ? 'stdio' : '';
 }
 
-/* Of the lines on each choice only the chosen one's; its name stands in the control already. */
+/* Shows only the help of the selected option; its name is already in the control. */
 function showUse(choice) {
   const select = choice.querySelector('select');
   for (const line of choice.querySelectorAll('[data-use-of]')) {
@@ -19,7 +19,7 @@ function showUse(choice) {
   }
 }
 
-/* Both kinds stay visible until one is typed or chosen. */
+/* Both kinds stay visible until something is typed or selected. */
 function showFields() {
   const transport = shownTransport();
   for (const part of form.querySelectorAll('[data-for-transport]')) {
@@ -28,20 +28,20 @@ function showFields() {
   if (transport) for (const row of form.querySelectorAll('[data-value-row]')) followTransport(row, transport);
 }
 
-/* A row that is still empty is of the kind that the transport uses. */
+/* An empty row has the kind that the transport uses. */
 function followTransport(row, transport) {
   if (row.querySelector('input[name$="-name"]').value) return;
   row.querySelector('select').value = transport === 'stdio' ? 'environment' : 'header';
 }
 
-/* The idle time-out is used by one policy only; hidden, its value still goes along. */
+/* Only one policy uses the idle timeout; while hidden, its value is still submitted. */
 function showPolicy() {
   for (const part of form.querySelectorAll('[data-for-policy]')) {
     part.hidden = part.dataset.forPolicy !== form.elements.connection_policy.value && !part.querySelector('.is-bad, .err');
   }
 }
 
-/* Scheme, host and port, as the page writes the place that a credential is bound to. */
+/* Scheme, host and port, as the page shows the origin that a credential is bound to. */
 function typedPlace() {
   if (shownTransport() === 'stdio') return 'local processes';
   try {
@@ -53,7 +53,7 @@ function typedPlace() {
   }
 }
 
-/* Only what may be sent to the typed address is offered; what is hidden is not chosen either. */
+/* Offers only credentials that may be sent to the typed address; hidden ones are deselected. */
 function showCredentials(card) {
   const place = typedPlace();
   let shown = 0;
@@ -91,7 +91,7 @@ const isBlank = (row) => textsOf(row).every((field) => !field.value);
 
 const valueOf = (row) => row.querySelector('[name$="-value"]');
 
-/* A field of several lines in the place of one, from which browsers remove line breaks. Dots stay dots. */
+/* Replaces a field by one of several lines, because browsers remove line breaks. Masked text stays masked. */
 function withLines(field) {
   if (field.localName === 'textarea') return field;
   const area = document.createElement('textarea');
@@ -118,19 +118,19 @@ function pasteLines(event) {
   area.dispatchEvent(new Event('input', { bubbles: true }));
 }
 
-/* A row to write in: one that is still blank, or a new one. */
+/* A row to write in: a blank one, or a new one. */
 function blankRow(rows) {
   return [...rows.querySelectorAll('[data-form-row]')].find((row) => !row.hidden && isBlank(row)) ?? addRow(rows);
 }
 
-/* What the server tells rows apart by. */
+/* The fields by which the server identifies rows. */
 function rowKey(row) {
   const kind = row.querySelector('select')?.value;
   const name = textsOf(row)[0].value.trim();
   return JSON.stringify([kind, kind === 'header' ? name.toLowerCase() : name]);
 }
 
-/* The same text filled the fields once more: what a person did to the rows of `before` counts in the new ones, too. */
+/* The same text filled the fields again: the user's changes to the rows of `before` apply to the new ones, too. */
 export function keepRows(before) {
   for (const old of before.querySelectorAll('[data-rows]')) {
     const rows = form.querySelector(`[data-rows="${old.dataset.rows}"]`);
@@ -161,7 +161,8 @@ function keepRow(row, rows) {
 const PLACE = ['transport', 'url', 'command', 'arguments'];
 const givenIn = (field) => (field.localName === 'select' ? [...field.options].find((one) => one.defaultSelected)?.value : field.defaultValue);
 
-/* What a person corrected there stays, too, unless the text now fills the field otherwise. Returns the fields of which it does. */
+/* Keeps the user's corrections, unless the text now fills the field differently. Returns the fields for which it
+   does. */
 export function keepPlace(before) {
   const replaced = [];
   for (const name of PLACE) {
@@ -173,7 +174,7 @@ export function keepPlace(before) {
   return replaced;
 }
 
-/* The control of the fields as they are now in the place of one of `before`. */
+/* The current control that corresponds to one of `before`. */
 export function sameControl(control, before) {
   const row = control.closest('[data-form-row]');
   const kept = row && sameRow(row, form.querySelector(`[data-rows="${row.closest('[data-rows]').dataset.rows}"]`));
@@ -182,7 +183,7 @@ export function sameControl(control, before) {
   return inRow ?? like(document.getElementById(before.id))[like(before).indexOf(control)];
 }
 
-/* A row is removed by ticking its box, so that the server knows; the row only leaves the sight. */
+/* A row is removed by ticking its box, so that the server knows; it is only hidden. */
 function dress(row) {
   const button = row.querySelector('[data-remove-row]');
   const box = row.querySelector('[data-remove-box]');
@@ -197,7 +198,7 @@ function dress(row) {
   if (row.matches('[data-value-row]')) followName(row);
 }
 
-/* A name that promises a secret ticks the box, as long as no value was entered. Only a person unticks it. */
+/* A name that suggests a secret ticks the box as long as no value was entered. Only the user unticks it. */
 function followName(row) {
   const secretNames = new RegExp(row.closest('[data-rows]').dataset.secretNames, 'i');
   const name = row.querySelector('input[name$="-name"]');
@@ -207,7 +208,7 @@ function followName(row) {
   });
 }
 
-/* For a test that failed for want of a credential: a row for the header that it asks for. */
+/* For a test that failed because a credential is missing: a row for the requested header. */
 function addHeader(name) {
   const rows = form.querySelector('[data-rows="values"]');
   for (const details of form.querySelectorAll('details')) details.open ||= details.contains(rows);
@@ -220,7 +221,7 @@ function addHeader(name) {
   value.focus();
 }
 
-/* What depends on the fields as they are: after they were loaded, and after they were filled again. */
+/* What depends on the fields' values: after they were loaded, and after they were filled again. */
 export function showForm() {
   for (const row of form.querySelectorAll('[data-form-row]')) dress(row);
   for (const choice of form.querySelectorAll('[data-choice]')) showUse(choice);

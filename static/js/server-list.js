@@ -1,4 +1,4 @@
-/* Selecting servers of the list: the whole page with one tick, and a count; actions wait for a selection. */
+/* Selecting servers in the list: a box for the whole page, and a count; actions need a selection. */
 const bulk = document.getElementById('bulk');
 const status = bulk.querySelector('[data-picked]');
 const matching = bulk.querySelector('[data-pick-matching]');

@@ -1,4 +1,5 @@
-/* The tasks of a server: the table follows what the server says of them, also of one that outlived its call. */
+/* The tasks of a server: the table follows the server's reports, including those about tasks that outlived their
+   call. */
 import { live } from './live.js';
 import { refreshSoon } from './refresh.js';
 

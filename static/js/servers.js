@@ -10,7 +10,7 @@ import { refreshSoon, refreshSoonFrom } from './refresh.js';
 import { explain, saidIn, send, SignedOut } from './sign-in.js';
 import { keepToasts, toast } from './toast.js';
 
-/* What of the overview counts and lists what this reader may see. Under charts that are drawn only their numbers change. */
+/* The parts of the overview that count and list what this reader may see. Below charts, only the numbers change. */
 function refreshOverview() {
   const charts = document.getElementById('overview-chart-data')
     ? ['overview-chart-data', 'overview-legend', 'overview-points']
@@ -20,7 +20,8 @@ function refreshOverview() {
 
 startCountdowns();
 
-/* The protocol beside a tab: open or not is remembered for this person in this browser. Its script comes when it opens. */
+/* The protocol pane beside a tab: whether it is open is stored for this user in this browser. Its script is loaded
+   when it opens. */
 const paneButton = document.querySelector('button[data-wire-pane]');
 if (paneButton) {
   const remembered = `wire-pane.${document.body.dataset.user}`;
@@ -31,7 +32,7 @@ if (paneButton) {
     const { openPane } = await import('./wire-pane.js').catch(() => ({}));
     if (closePane !== opening) return;
     if (openPane) closePane = openPane(paneButton, { takesFocus, onClose: hidePane });
-    else { // an update removed the file of this page's version, or nothing answers
+    else { // an update removed this page's version of the file, or nothing responds
       closePane = null;
       paneButton.setAttribute('aria-pressed', 'false');
       toast({ tone: 'bad', title: 'The protocol could not be loaded', text: 'Reload the page and try again.' });
@@ -68,7 +69,7 @@ async function answerTo(form) {
   return answer.text();
 }
 
-/* A form whose answer is a file: with a script, its text is copied instead. */
+/* A form whose response is a file: with scripts, its text is copied instead. */
 document.addEventListener('submit', async (event) => {
   const form = event.target;
   if (!form.matches('[data-copy-answer]')) return;
@@ -83,7 +84,7 @@ document.addEventListener('submit', async (event) => {
   }
 });
 
-/* A page that is being left is not loaded again: the reload would win over the link that was clicked. */
+/* A page that is being left is not reloaded: the reload would override the clicked link. */
 let leaving = false;
 addEventListener('beforeunload', () => {
   leaving = true;

@@ -1,5 +1,4 @@
-/* How texts and values of servers are shown: rendered or source, tree or table. One choice for all, kept for the viewer.
-   css/tools.css shows the chosen view; early.js reads the choice before the first paint. */
+/* The view of servers' texts and values (views.js), also before the first paint. */
 import { storage } from './dom.js';
 import { toast } from './toast.js';
 
