@@ -194,7 +194,7 @@ def test_progress_rises_to_its_total_when_a_token_was_given(legacy: Conversation
     ]  # fmt: skip
 
 
-def test_no_progress_is_told_without_a_token(legacy: Conversation) -> None:
+def test_no_progress_is_reported_without_a_token(legacy: Conversation) -> None:
     legacy.call("countdown", start=2, pause=0.01)
     assert [heard for heard in legacy.heard if heard["method"] == "notifications/progress"] == []
 
@@ -272,7 +272,7 @@ def test_a_missing_resource_has_the_error_code_of_the_era(conversation: Conversa
     assert conversation.ask("resources/read", uri)["error"]["code"] == -32002
 
 
-def test_a_legacy_subscriber_hears_that_the_clock_changed_and_reads_another_time(legacy: Conversation) -> None:
+def test_a_legacy_subscriber_learns_that_the_clock_changed_and_reads_another_time(legacy: Conversation) -> None:
     def clock() -> str:
         return legacy.ask("resources/read", {"uri": "demo://clock"})["result"]["contents"][0]["text"]
 

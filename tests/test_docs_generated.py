@@ -16,7 +16,7 @@ def test_the_generated_parts_of_a_page_are_those_of_the_code(name: str) -> None:
     assert generate_docs.written(PAGES[name]) == PAGES[name], "run: make docs"
 
 
-def test_every_part_that_can_be_generated_stands_on_exactly_one_page() -> None:
+def test_every_part_that_can_be_generated_is_on_exactly_one_page() -> None:
     found = [part for text in PAGES.values() for part in re.findall(r"<!-- generated: (.+?) -->", text)]
     assert sorted(found) == sorted(generate_docs.PARTS)
 
@@ -27,7 +27,7 @@ def test_every_part_ends_where_it_says() -> None:
         assert begun == ended
 
 
-def test_a_part_that_was_changed_by_hand_is_written_anew() -> None:
+def test_a_part_that_was_changed_by_hand_is_written_again() -> None:
     page = PAGES["docs/protocol.md"]
     changed = page.replace("| era |", "| epoch |")
     assert changed != page

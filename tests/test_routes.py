@@ -144,7 +144,7 @@ def _ask(session: McpSession) -> None:
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_nobody_who_is_not_signed_in_gets_through(method: str, world: Call, subtests: pytest.Subtests) -> None:
+def test_no_one_who_is_not_signed_in_gets_through(method: str, world: Call, subtests: pytest.Subtests) -> None:
     client = Client()
     for route in CLOSED:
         client.cookies.clear()

@@ -51,7 +51,7 @@ def serving(answer: Callable[[str], tuple[int, str]]) -> Iterator[str]:
         server.server_close()
 
 
-def test_a_web_client_hears_of_the_consent_given_in_the_window_that_it_opened(
+def test_a_web_client_learns_of_the_consent_given_in_the_window_that_it_opened(
     own_stack: Stack, walker: Callable[..., Walk]
 ) -> None:
     pages: dict[str, str] = {"/done": DONE}

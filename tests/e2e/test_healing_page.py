@@ -58,7 +58,7 @@ def test_a_failing_server_counts_down_and_a_try_at_once_makes_it_ready(stack, wa
     expect(bob.page.get_by_role("button", name="Retry now")).to_be_hidden()
 
 
-def test_what_a_page_could_not_fetch_anew_is_fetched_again(stack, walker, failing: dict[str, Path]) -> None:
+def test_what_a_page_could_not_fetch_again_is_fetched_again(stack, walker, failing: dict[str, Path]) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     shown_failing(ada, "seen-again")
     bob.open("/")
@@ -105,7 +105,7 @@ def full_table(stack: Stack) -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("full_table")
-def test_the_overview_hears_of_servers_that_it_has_no_room_for(stack, walker, tmp_path: Path) -> None:
+def test_the_overview_learns_of_servers_that_it_has_no_room_for(stack, walker, tmp_path: Path) -> None:
     ada, bob = walker(stack, signed_in=True), walker(stack, signed_in=True)
     mended = register_failing(stack, "Out of sight", tmp_path)
     shown_failing(ada, "out-of-sight")

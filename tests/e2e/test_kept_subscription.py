@@ -106,7 +106,7 @@ def kept(person: Walk, stack: Stack, servers: list[Watched], number: int) -> Non
     person.until(true, SECONDS)
 
 
-def test_a_subscription_keeps_its_history_through_kills_wipes_and_restarts_with_nobody_there(
+def test_a_subscription_keeps_its_history_through_kills_wipes_and_restarts_with_no_one_there(
     own_stack: Stack, watched: list[Watched], walker: Callable[..., Walk]
 ) -> None:
     stack, ada = own_stack, walker(own_stack, signed_in=True)

@@ -289,7 +289,7 @@ def block(page: Page, address: str) -> Callable[[], None]:
     return release
 
 
-def test_a_run_before_the_connection_stands_is_queued_and_sent_once(stack: Stack, ada: Walk, forms: str) -> None:
+def test_a_run_before_the_connection_is_live_is_queued_and_sent_once(stack: Stack, ada: Walk, forms: str) -> None:
     words = new_words()
     release = block(ada.page, TICKETS)
     ada.open(f"/servers/{forms}/tools/?tool=shout")

@@ -110,7 +110,7 @@ def test_a_reconnect_appears_while_it_happens_and_its_requests_settle_in_place(a
     expect(ada.page.get_by_role("heading", name="Connection timeline")).to_be_visible()
 
 
-def test_filters_hold_for_what_comes_and_stand_in_the_address(ada: Walk, stack: Stack) -> None:
+def test_filters_hold_for_what_comes_and_are_in_the_address(ada: Walk, stack: Stack) -> None:
     ada.page.get_by_label("Direction").select_option("sent")
     expect(messages(ada, "notifications/initialized")).not_to_have_count(0)
     ada.page.get_by_label("Filter by method or name").fill("resources")

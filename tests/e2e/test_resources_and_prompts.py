@@ -47,7 +47,7 @@ def targets(stack: Stack, method: str) -> list[str]:
     return [row["target"] for row in rows if row["method"] == method]
 
 
-def test_a_reading_appears_in_its_place_for_the_reader_and_for_whoever_looks_on(
+def test_a_reading_appears_in_its_place_for_the_reader_and_for_anyone_who_looks_on(
     page: Page, new_page: NewPage, demo: str, stack: Stack
 ) -> None:
     watcher = new_page()
@@ -163,7 +163,7 @@ def test_a_resource_that_is_not_there_shows_the_servers_error(page: Page, demo: 
     expect(page.get_by_text("Not read yet")).to_have_count(0)
 
 
-def test_after_a_refused_read_the_content_of_another_uri_does_not_stand_under_the_new_one(
+def test_after_a_refused_read_the_content_of_another_uri_is_not_under_the_new_one(
     page: Page, new_page: NewPage, stack: Stack
 ) -> None:
     stack.manage("register_server", "--user", ADMIN[0], "--name", "Refusing demo", "--", *DEMO_COMMAND)
@@ -237,7 +237,7 @@ def test_escape_closes_the_suggestions_and_keeps_what_is_typed(page: Page, demo:
 
 
 @pytest.mark.long
-def test_a_prompt_that_somebody_else_gets_appears_too_and_a_tool_of_the_same_page_does_not(
+def test_a_prompt_that_someone_else_gets_appears_too_and_a_tool_of_the_same_page_does_not(
     page: Page, new_page: NewPage, demo: str
 ) -> None:
     other = new_page()

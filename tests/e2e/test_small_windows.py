@@ -102,7 +102,7 @@ def test_no_page_is_wider_than_a_window_at_four_times_its_size(on_phone: Walk) -
         assert overflow(on_phone.page) == [], path
 
 
-def test_the_icon_of_a_server_stands_beside_its_long_name(at_desk: Walk, on_phone: Walk) -> None:
+def test_the_icon_of_a_server_is_beside_its_long_name(at_desk: Walk, on_phone: Walk) -> None:
     for person in (at_desk, on_phone):
         icon = person.page.locator(".title .srv-ic").bounding_box()
         name = person.page.locator(".title h1").bounding_box()

@@ -67,7 +67,7 @@ def test_a_person_allows_what_a_tool_asks_for_and_it_runs(ada: Walk, gate: Gate)
 
 
 @pytest.mark.parametrize("gate", ["never"], indirect=True)
-def test_a_server_that_refuses_what_it_was_allowed_sends_nobody_round_in_a_circle(ada: Walk, gate: Gate) -> None:
+def test_a_server_that_refuses_what_it_was_allowed_sends_no_one_round_in_a_circle(ada: Walk, gate: Gate) -> None:
     publish(ada)
     allow_more(ada, gate)
     for refused in (2, 3):

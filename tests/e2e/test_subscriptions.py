@@ -102,7 +102,7 @@ def test_a_pinned_version_stays_and_two_others_are_compared_by_their_links(
 
 
 @pytest.mark.long
-def test_a_change_is_told_on_every_page_and_the_board_shows_it(stack: Stack, walker: Callable[..., Walk]) -> None:
+def test_a_change_is_reported_on_every_page_and_the_board_shows_it(stack: Stack, walker: Callable[..., Walk]) -> None:
     slug = register(stack, "Told", "sdk2", "legacy")
     ada, bob, carl = (walker(stack, signed_in=True) for _ in range(3))
     path = subscribe(ada, slug)
@@ -230,7 +230,7 @@ def test_a_late_page_does_not_bring_back_the_button_of_what_the_fields_made_befo
     expect(subscribes_to).to_have_value("demo://resource/dynamic/text/8")
 
 
-def test_an_answer_that_is_older_than_what_was_told_meanwhile_does_not_stay_on_the_page(
+def test_an_answer_that_is_older_than_what_was_reported_meanwhile_does_not_stay_on_the_page(
     stack: Stack, walker: Callable[..., Walk]
 ) -> None:
     slug = register(stack, "Overtaken", "sdk2", "legacy")

@@ -13,7 +13,7 @@ async def test_no_call_runs_twice_and_each_has_its_end_whenever_a_worker_dies() 
     judge(await kill_workers(FULL))
 
 
-async def test_a_worker_that_stood_still_and_was_overtaken_sends_nothing_any_more() -> None:
+async def test_a_worker_that_was_stalled_and_was_overtaken_sends_nothing_any_more() -> None:
     judge(await freeze_workers(FULL))
 
 

@@ -33,7 +33,7 @@ async def test_the_checkers_report_duplicates_when_the_claim_is_switched_off() -
 
 
 @pytest.mark.long
-async def test_a_worker_that_stood_still_and_was_overtaken_sends_nothing_any_more() -> None:
+async def test_a_worker_that_was_stalled_and_was_overtaken_sends_nothing_any_more() -> None:
     judge(await freeze_workers(SHORT))
 
 

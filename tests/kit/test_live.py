@@ -64,7 +64,7 @@ def test_after_a_lost_connection_a_tab_asks_for_what_it_missed(open_page: Opener
     assert peer.said("sub")[-1]["topics"] == {"server.u1": 20}
 
 
-def test_a_tab_over_a_restored_database_says_so_and_hears_what_comes_again(open_page: Opener) -> None:
+def test_a_tab_over_a_restored_database_says_so_and_learns_what_comes_again(open_page: Opener) -> None:
     page, peer = _live_page(open_page)
     page.evaluate("""async () => {
         const { live } = await import('/static/js/live.js');
@@ -136,7 +136,9 @@ def test_a_request_gets_its_own_answer_and_fails_when_the_connection_is_lost(ope
     }
 
 
-def test_a_refused_topic_is_told_to_its_page_and_asked_for_again_by_a_new_connection_only(open_page: Opener) -> None:
+def test_a_refused_topic_is_reported_to_its_page_and_asked_for_again_by_a_new_connection_only(
+    open_page: Opener,
+) -> None:
     page, peer = _live_page(open_page)
     page.evaluate("""async () => {
         const { live } = await import('/static/js/live.js');

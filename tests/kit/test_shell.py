@@ -408,7 +408,7 @@ def test_a_button_whose_request_is_on_its_way_keeps_the_focus_and_sends_nothing_
     assert page.evaluate("window.sent") == 1
 
 
-def test_a_failed_sign_in_is_told_at_once_and_the_password_can_be_shown(open_page: Opener) -> None:
+def test_a_failed_sign_in_is_reported_at_once_and_the_password_can_be_shown(open_page: Opener) -> None:
     page = _page(open_page, "accounts/login/", signed_in=False)
     page.get_by_label("Username").fill("operator")
     page.locator("#id_password").fill("wrong")
@@ -478,7 +478,7 @@ LONE_END = """() => {
 }"""
 
 
-def test_on_a_phone_what_ends_a_row_stands_at_its_edge_also_alone_on_its_line(open_page: Opener) -> None:
+def test_on_a_phone_what_ends_a_row_is_at_its_edge_also_alone_on_its_line(open_page: Opener) -> None:
     page = _page(open_page, "explorer/", width=390)
     assert abs(page.evaluate(LONE_END)) < 1
 
@@ -522,7 +522,7 @@ def test_a_zone_that_is_not_the_browsers_is_shown(open_page: Opener) -> None:
     expect(shown).to_be_visible()
 
 
-def test_what_is_announced_while_a_dialog_is_open_stands_in_the_dialog(open_page: Opener) -> None:
+def test_what_is_announced_while_a_dialog_is_open_is_in_the_dialog(open_page: Opener) -> None:
     page = _page(open_page)
     page.keyboard.press("Control+k")
     expect(page.locator("#palette [data-announced]")).to_be_attached()

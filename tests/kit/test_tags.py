@@ -62,13 +62,13 @@ def test_a_line_end_of_windows_hides_nothing_and_another_carriage_return_is_mark
     assert _json_tree.Tree().render({"text": "a\r\nb"}).count("a\\r\\nb") == 2  # the tree and the preview of it
 
 
-def test_letters_of_a_right_to_left_script_do_not_reorder_what_stands_beside_them() -> None:
+def test_letters_of_a_right_to_left_script_do_not_reorder_what_is_beside_them() -> None:
     assert visible_html("שלום 12") == "<bdi>שלום 12</bdi>"
     assert visible_html("a\u202eب") == f"<bdi>{visible_html('a' + chr(0x202E))}ب</bdi>"
     assert visible_html("Grüße, 東京") == "Grüße, 東京"
 
 
-def test_a_name_is_confirmed_without_the_characters_that_nobody_can_type() -> None:
+def test_a_name_is_confirmed_without_the_characters_that_no_one_can_type() -> None:
     for typed in ("delete_all", "delete_all\u200b", " delete_all "):
         assert is_typed(typed, "delete_all\u200b")
     assert is_typed("two words", "two \n words")

@@ -102,7 +102,7 @@ def test_a_server_that_becomes_a_replica_while_a_worker_waits_is_connected_to_ag
         assert isinstance(refused(connection), connection.connection_errors)
 
 
-def test_a_permission_that_is_missing_ends_the_worker_so_that_its_operator_hears_of_it(
+def test_a_permission_that_is_missing_ends_the_worker_so_that_its_operator_learns_of_it(
     server: Redis, address: Path
 ) -> None:
     server.acl_setuser("poor", enabled=True, passwords=["+word"], keys=["*"], commands=["+@connection"])

@@ -93,7 +93,9 @@ def test_rows_that_the_retention_removed_are_not_missed_after_its_key_was_given_
     assert verify().ok, verify()
 
 
-def test_a_key_file_that_cannot_be_replaced_is_told_and_no_private_key_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_file_that_cannot_be_replaced_is_reported_and_no_private_key_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     path = Path(key.settings.CHECKPOINT_KEY_FILE)
     before, old = sorted(os.listdir(path.parent)), log.public_key()
 

@@ -356,7 +356,7 @@ def watching() -> verbs._Watching:
     return verbs._Watching(given, Output("json"))
 
 
-async def test_a_change_whose_contents_are_refused_is_told_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_change_whose_contents_are_refused_is_reported_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
     watched = watching()
     await watched._told(Reads(RpcError(-32002, "It is gone.")), ResourceUpdated("peer://a"))
     assert json.loads(capsys.readouterr().out) == {

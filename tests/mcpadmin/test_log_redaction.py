@@ -131,7 +131,7 @@ def test_text_without_secrets_is_left_as_it_is(canary: Secret) -> None:
         "Set-Cookie: sessionid=hunter2hunter2; Path=/",
     ],
 )
-def test_a_value_beside_a_telling_name_is_masked_though_nobody_declared_it(text: str) -> None:
+def test_a_value_beside_a_telling_name_is_masked_though_no_one_declared_it(text: str) -> None:
     assert "hunter2" not in redact(text)
     assert MASK in redact(text)
 

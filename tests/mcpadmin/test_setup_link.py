@@ -137,7 +137,7 @@ def test_the_command_that_the_pages_show_works_in_any_folder(tmp_path: Path) -> 
     assert re.match(r"http://127\.0\.0\.1:8000/setup/\S+/\n", done.stdout), done.stderr
 
 
-def test_a_forged_link_tells_nobody_where_mcpadmin_lives_once_it_is_set_up(client: Client) -> None:
+def test_a_forged_link_tells_no_one_where_mcpadmin_lives_once_it_is_set_up(client: Client) -> None:
     client.post(path(), ADA)
     page = Client().get("/setup/guess/")
     assert page.status_code == 404
@@ -161,7 +161,7 @@ def test_a_forged_link_opens_nothing(client: Client) -> None:
         ({"email": "nobody"}, "valid email"),
     ],
 )
-def test_bad_input_is_explained_and_creates_nobody(client: Client, change: dict[str, str], words: str) -> None:
+def test_bad_input_is_explained_and_creates_no_one(client: Client, change: dict[str, str], words: str) -> None:
     response = client.post(path(), ADA | change)
     assert response.status_code == 422
     assert words in response.content.decode()

@@ -106,7 +106,7 @@ POISONS: dict[str, Callable[[Redis, bytes, Path], Any]] = {
 
 
 @pytest.mark.parametrize("poison", POISONS)
-def test_poisoned_rate_limits_run_nothing_and_lock_nobody_out(
+def test_poisoned_rate_limits_run_nothing_and_lock_no_one_out(
     visitor: Client, valkey: Path, settings: Any, tmp_path: Path, poison: str
 ) -> None:
     settings.CACHES = {"default": product.CACHES["default"] | {"LOCATION": f"unix://{valkey}?db=2"}}
@@ -202,7 +202,7 @@ def test_a_cookie_that_is_forged_or_of_another_user_gives_no_more_tries(visitor:
         assert "Too many failed sign-ins" in sign_in(stranger, PASSWORD).content.decode()
 
 
-def test_the_cookie_of_a_known_browser_names_nobody_and_no_script_reads_it(visitor: Client) -> None:
+def test_the_cookie_of_a_known_browser_names_no_one_and_no_script_reads_it(visitor: Client) -> None:
     cookie = known_browser(visitor).cookies["mcpadmin_browser"]
     assert cookie["httponly"]
     assert cookie["samesite"] == "Lax"

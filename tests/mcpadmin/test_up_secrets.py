@@ -21,7 +21,7 @@ KEY = b64encode(b"canary-keyring-0123456789abcdef!").decode()
 RING = json.dumps({"current": "k1", "keys": {"k1": KEY}})
 
 
-def test_no_secret_stands_in_the_environment_or_the_command_line_of_any_process(make_stack: MakeStack) -> None:
+def test_no_secret_is_in_the_environment_or_the_command_line_of_any_process(make_stack: MakeStack) -> None:
     secrets = {
         "MCPADMIN_SECRET_KEY": "canary-secret-key-0123456789-0123456789-0123456789",
         "MCPADMIN_KEYRING": RING,

@@ -27,7 +27,7 @@ def run(*words: str) -> str:
     return out.getvalue()
 
 
-def test_the_first_person_of_an_installation_where_nobody_can_sign_in_comes_back() -> None:
+def test_the_first_person_of_an_installation_where_no_one_can_sign_in_comes_back() -> None:
     cache.clear()
     root = get_user_model().objects.create_superuser("root", password="forgotten forgotten")
     link = run("reset", "root").strip()

@@ -131,7 +131,7 @@ def test_without_a_password_the_socket_is_worth_nothing(server: Server) -> None:
             client.ping()
 
 
-def test_passwords_are_new_at_each_start_and_stand_in_clear_nowhere_but_for_commands(tmp_path: Path) -> None:
+def test_passwords_are_new_at_each_start_and_are_in_clear_nowhere_but_for_commands(tmp_path: Path) -> None:
     first, second = valkey.write_users(tmp_path), valkey.write_users(tmp_path)
     assert all(len(password) == 64 for password in first.values())
     assert not set(first.values()) & set(second.values())

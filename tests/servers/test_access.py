@@ -62,7 +62,7 @@ def test_who_may_not_see_servers_cannot_tell_a_real_one_from_none(permission: st
     assert not access.visible_servers(stranger).exists()
 
 
-def test_nobody_signed_in_and_nobody_disabled_has_a_permission(admin: Any) -> None:
+def test_no_one_signed_in_and_no_one_disabled_has_a_permission(admin: Any) -> None:
     admin.is_active = False
     for user in (AnonymousUser(), admin):
         assert not any(access.permissions(user).values())

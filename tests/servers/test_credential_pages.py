@@ -177,7 +177,7 @@ def test_every_form_of_the_credentials_of_a_server_names_it(ada: Client, server:
     assert Fields(ada.get(f"/credentials/for/{server.slug}/issuer/").content.decode()).found["uid"] == str(server.uid)
 
 
-def test_those_that_need_somebody_stand_first(ada: Client, server: Server) -> None:
+def test_those_that_need_someone_are_first(ada: Client, server: Server) -> None:
     add(ada, name="A good one")
     add(ada, name="B failed")
     add(ada, name="C expired")

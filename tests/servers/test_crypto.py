@@ -226,7 +226,7 @@ def sealed_directly(value: str, path: Path, key_id: str) -> bytes:
     return b"\x01" + nonce + AESGCM(key).encrypt(nonce, value.encode(), bound_to)
 
 
-def test_a_value_of_an_earlier_version_still_opens_and_is_sealed_anew(ring: Callable[..., Path]) -> None:
+def test_a_value_of_an_earlier_version_still_opens_and_is_sealed_again(ring: Callable[..., Path]) -> None:
     old = sealed_directly(CANARY, ring("k1"), "k1")
     assert crypto.open_sealed(old, key_id="k1", **PLACE).reveal() == CANARY
     sealed, key_id = crypto.resealed(old, key_id="k1", **PLACE)
@@ -245,7 +245,7 @@ def test_a_rotation_wraps_the_data_key_and_leaves_the_value(ring: Callable[..., 
     assert crypto.open_sealed(after, key_id="new", **PLACE).reveal() == CANARY
 
 
-def test_a_moved_value_is_not_sealed_anew_in_its_new_place(ring: Callable[..., Path]) -> None:
+def test_a_moved_value_is_not_sealed_again_in_its_new_place(ring: Callable[..., Path]) -> None:
     ring("k1")
     sealed, key_id = crypto.seal(CANARY, **PLACE)
     with pytest.raises(crypto.SealBroken):
@@ -265,7 +265,7 @@ def ring_text(key_id: str = "k9") -> str:
     return json.dumps({"current": key_id, "keys": {key_id: b64encode(os.urandom(32)).decode()}})
 
 
-def test_the_ring_may_stand_in_the_environment(ring: Callable[..., Path], settings: Any) -> None:
+def test_the_ring_may_be_in_the_environment(ring: Callable[..., Path], settings: Any) -> None:
     ring("k1")
     settings.KEYRING = ring_text()
     assert crypto.seal(CANARY, **PLACE)[1] == "k9"

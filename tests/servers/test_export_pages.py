@@ -94,7 +94,7 @@ def test_an_empty_query_is_the_whole_log(ada: Client) -> None:
     assert "Whole log" in text(ada.get("/exports/"))
 
 
-def test_an_error_of_the_query_stands_at_its_field_and_nothing_is_exported(ada: Client) -> None:
+def test_an_error_of_the_query_is_at_its_field_and_nothing_is_exported(ada: Client) -> None:
     refused = ada.post("/exports/add/", {"format": "csv", "query": "kind:sign-in nonsense:<x>"})
     assert refused.status_code == 422
     assert "Unknown field “nonsense”" in refused.context["form"].errors["query"][0]
@@ -317,7 +317,7 @@ def test_what_is_done_with_a_sink_is_done_and_is_an_event(ada: Client, admin: An
     }  # fmt: skip
 
 
-def test_a_sink_that_stands_still_is_on_every_page_of_administrators_only(ada: Client, admin: Any) -> None:
+def test_a_sink_that_is_stalled_is_on_every_page_of_administrators_only(ada: Client, admin: Any) -> None:
     record_many([Event(AuditAction.CALL_SEND, AuditOutcome.OK, SYSTEM)])
     assert "to SIEM has stalled" not in text(ada.get("/explorer/"))
     long_ago = timezone.now() - timedelta(minutes=6)

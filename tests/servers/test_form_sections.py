@@ -58,7 +58,7 @@ def test_roots_are_read_from_their_rows_and_a_plain_path_becomes_a_uri(admin: An
     ]
 
 
-def test_stored_roots_stand_in_the_form_with_a_blank_row_after_them(admin: Any, stored: Server) -> None:
+def test_stored_roots_are_in_the_form_with_a_blank_row_after_them(admin: Any, stored: Server) -> None:
     form = ServerForm(user=admin, server=stored)
     assert [row["uri"].value() or "" for row in form.roots] == ["file:///srv/data", "file:///srv/more", ""]
 

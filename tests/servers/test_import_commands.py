@@ -35,7 +35,7 @@ def run(command: str, *arguments: str, user: str = "ada") -> str:
     return out.getvalue()
 
 
-def test_a_file_is_imported_and_what_it_needs_is_told(admin: Any, file: str) -> None:
+def test_a_file_is_imported_and_what_it_needs_is_reported(admin: Any, file: str) -> None:
     said = run("import_servers", file).splitlines()
     assert said == [
         "created: files: Imported disabled. Enter the missing values in its settings, then enable it. Missing values: API_TOKEN.",

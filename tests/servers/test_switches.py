@@ -47,7 +47,7 @@ def test_a_label_that_is_none_is_refused_on_every_road(label: str, admin: Any) -
 
 
 @pytest.mark.parametrize("change", [{name: False} for name in SWITCHES] + [{"worker_label": "gpu"}], ids=str)
-def test_a_change_opens_the_connection_anew(change: dict[str, Any], admin: Any, actor: Actor) -> None:
+def test_a_change_opens_the_connection_again(change: dict[str, Any], admin: Any, actor: Actor) -> None:
     server, heard = registering.register(actor, admin, over_http()), []
 
     def hear(reconnect: bool, **_: Any) -> None:

@@ -105,7 +105,9 @@ def test_who_read_the_members_before_an_alias_changed_gives_no_name_under_the_ol
     assert exposed.known(bundle.pk, kind) == {(str(web.uid), "search"): "net__search"}
 
 
-def test_a_server_that_has_not_connected_yet_is_told_apart_from_one_without_tools(signed_in: Client, ann: Any) -> None:
+def test_a_server_that_has_not_connected_yet_is_distinguished_from_one_without_tools(
+    signed_in: Client, ann: Any
+) -> None:
     new, bare = make_session("new"), make_session("bare")
     McpSession.objects.filter(pk=new.pk).update(revision="")
     McpSession.objects.filter(pk=bare.pk).update(revision="2025-11-25")
@@ -456,7 +458,7 @@ def test_an_import_that_no_database_can_store_is_refused_in_words(
     assert not Bundle.objects.filter(slug="copy").exists()
 
 
-def test_why_a_tool_is_not_listed_stands_where_its_page_leads_to(signed_in: Client, ann: Any) -> None:
+def test_why_a_tool_is_not_listed_is_where_its_page_leads_to(signed_in: Client, ann: Any) -> None:
     web = server("web", "search")
     broken = [{"name": "odd", "inputSchema": {"type": "array"}}, {"name": "search", "inputSchema": {"type": "object"}}]
     store_listing(web, DefinitionKind.TOOL, broken, web.sessions.get().state_since + timedelta(seconds=5))

@@ -97,9 +97,7 @@ def test_a_first_version_is_shown_whole(client: Client, session: McpSession) -> 
     assert "Finds &lt;things&gt;" in text
 
 
-def test_a_removed_definition_keeps_its_page_and_stands_at_the_end_of_the_list(
-    client: Client, session: McpSession
-) -> None:
+def test_a_removed_definition_keeps_its_page_and_is_at_the_end_of_the_list(client: Client, session: McpSession) -> None:
     listed(session.server, tool(), tool("other"), days_ago=2)
     listed(session.server, tool("other"), days_ago=1)
     removal = find(session.server).versions.get(change="removed")
@@ -167,7 +165,7 @@ def test_versions_come_by_pages(client: Client, session: McpSession) -> None:
     assert "Version 5</b>" in page(client, before=older)
 
 
-def test_versions_that_are_too_large_are_told_apart_by_their_digests(client: Client, session: McpSession) -> None:
+def test_versions_that_are_too_large_are_distinguished_by_their_digests(client: Client, session: McpSession) -> None:
     huge = "x" * (definition_versions.PRETTY_CHARS + 1)
     listed(session.server, tool(description=huge), days_ago=1)
     listed(session.server, tool(description=huge + "y"))
@@ -252,7 +250,7 @@ def test_the_warning_about_a_list_over_a_limit_names_the_limit_and_who_may_chang
     assert "Change it for this server under Settings, Limits" in warning
 
 
-def test_a_warning_stands_on_the_tab_of_the_list_that_it_is_about(client: Client, session: McpSession) -> None:
+def test_a_warning_is_on_the_tab_of_the_list_that_it_is_about(client: Client, session: McpSession) -> None:
     listed(session.server, tool())
     prompt = {"name": "review", "description": "Reviews code."}
     store_listing(session.server, DefinitionKind.PROMPT, [prompt], NOW)

@@ -130,7 +130,7 @@ def test_a_page_of_an_own_session_is_found_by_its_owner_and_who_reads_all(
 
 
 @pytest.mark.parametrize("path", ["/servers/who/history/", "/subscriptions/", "/inbox/", "/", "/palette/?q=words"])
-def test_nothing_of_an_own_session_stands_in_another_persons_lists(path: str, ada: Any, bea: Any) -> None:
+def test_nothing_of_an_own_session_is_in_another_persons_lists(path: str, ada: Any, bea: Any) -> None:
     for words in (MINE, MINE.replace(" ", "_")):
         assert words not in shown(bea, path)
     assert MINE in shown(ada, path).replace("_", " ")

@@ -74,7 +74,7 @@ def test_a_pasted_file_is_previewed_before_anything_is_stored(client: Client, st
     assert "?api_key=…" in text
 
 
-def test_a_pin_in_the_file_stands_in_the_preview(client: Client) -> None:
+def test_a_pin_in_the_file_is_in_the_preview(client: Client) -> None:
     package = {"ecosystem": "npm", "name": "files", "version": "1.2.3", "integrity": f"sha512-{'a' * 86}=="}
     entry = {"command": "npx", "args": ["-y", "files"], "mcpadmin": {"package": package}}
     text = client.get(posted(client, {"mcpServers": {"files": entry}})).content.decode()
@@ -174,7 +174,7 @@ def test_a_choice_that_was_not_offered_is_the_harmless_one(client: Client, store
     assert Server.objects.count() == 1
 
 
-def test_a_server_that_somebody_else_registered_meanwhile_is_asked_about_again(client: Client, admin: Any) -> None:
+def test_a_server_that_someone_else_registered_meanwhile_is_asked_about_again(client: Client, admin: Any) -> None:
     address = posted(client, {"mcpServers": {name: {"url": f"https://{name}.example/"} for name in ("foo", "bar")}})
     assert client.get(address).status_code == 200
     theirs = registering.register(Actor.of_user(admin), admin, over_http(name="foo"))

@@ -59,7 +59,7 @@ def attention(text: str) -> str:
 
 
 # --- attention -------------------------------------------------------------------------------------------------------
-def test_what_needs_attention_stands_first_and_leads_to_the_fix(ada: Client) -> None:
+def test_what_needs_attention_is_first_and_leads_to_the_fix(ada: Client) -> None:
     failing, signs_out, loses = make_session("failing"), make_session("signs-out"), make_session("loses")
     make_session("own", signs_in_as=SignsInAs.PERSONAL, desired=Desired.CLOSED)
     worker = make_worker()
@@ -259,7 +259,7 @@ def statements(client: Client, *tables: str) -> int:
     return sum(any(table in query["sql"] for table in tables) for query in queries.captured_queries)
 
 
-def test_alarms_and_forwarding_that_stands_still_cost_a_page_one_statement_while_there_is_neither(root: Client) -> None:
+def test_alarms_and_forwarding_that_is_stalled_cost_a_page_one_statement_while_there_is_neither(root: Client) -> None:
     page(root, "inbox/")
     assert statements(root, "auditalarm", "servers_sink") == 1
     assert statements(client_of("vera", "view_server"), "auditalarm", "servers_sink") == 0

@@ -112,7 +112,7 @@ def test_an_agent_that_was_asked_for_input_has_read_nothing(session: McpSession)
     assert "the text" in html(client, f"{PAGE}?uri=lib://plain")
 
 
-def test_what_others_read_is_kept_from_whoever_may_not_see_results(session: McpSession) -> None:
+def test_what_others_read_is_kept_from_anyone_who_may_not_see_results(session: McpSession) -> None:
     read_before(session, "lib://plain", "not for carla")
     shown = html(signed_in(), f"{PAGE}?uri=lib://plain")
     assert "not for carla" not in shown
@@ -133,7 +133,7 @@ def test_a_newer_version_of_a_subscription_counts_as_what_was_read_last(session:
     assert "version 4" in shown
 
 
-def test_an_older_reading_does_not_stand_above_what_a_subscription_brought_since(session: McpSession) -> None:
+def test_an_older_reading_is_not_above_what_a_subscription_brought_since(session: McpSession) -> None:
     older = read_before(session, "lib://plain", "by hand")
     watched = make_subscription(session, uri="lib://plain")
     add_version(watched, "by the subscription")
@@ -143,7 +143,7 @@ def test_an_older_reading_does_not_stand_above_what_a_subscription_brought_since
     assert f"call-{older.uid}" not in shown
 
 
-def test_a_reading_that_failed_stands_above_what_is_kept(session: McpSession) -> None:
+def test_a_reading_that_failed_is_above_what_is_kept(session: McpSession) -> None:
     read_before(session, "lib://plain", "still good")
     failed = make_call(session, "lib://plain", method=RESOURCES_READ)
     Call.objects.filter(pk=failed.pk).update(state=CallState.FAILED, finished_at=timezone.now(), detail="No way.")
@@ -217,7 +217,7 @@ def test_the_form_of_a_template_keeps_what_its_address_says_and_makes_the_uri(se
     html(signed_in(name="other"), f"{PAGE}?template=lib://unknown", 404)
 
 
-def test_the_uri_is_made_while_somebody_types(session: McpSession) -> None:
+def test_the_uri_is_made_while_someone_types(session: McpSession) -> None:
     client = signed_in("view_server")
     made = client.get(f"{PAGE}uri/", {"template": "lib://{name}{?q}", "arg.name": "ж\u202e"}).json()
     made.pop("subscribe")
@@ -270,7 +270,7 @@ def test_a_server_that_declares_no_completion_is_not_asked_for_any(session: McpS
     assert 'data-suggests=""' in html(signed_in(), "/servers/library/prompts/")
 
 
-def test_values_of_a_completion_are_bounded_and_belong_to_whoever_asked(session: McpSession) -> None:
+def test_values_of_a_completion_are_bounded_and_belong_to_the_user_who_asked(session: McpSession) -> None:
     carla = signed_in()
     call = make_call(session, "ref/prompt:review", method=COMPLETE)
     values = [f"v{n}" for n in range(150)] + [5, "x" * 2_000, EVIL]

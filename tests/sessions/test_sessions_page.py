@@ -75,7 +75,7 @@ def test_those_in_trouble_come_first_and_the_rest_is_counted(monkeypatch: pytest
     assert card.more == 2
 
 
-def test_a_session_that_nobody_holds_says_why(visitor: Client) -> None:
+def test_a_session_that_no_one_holds_says_why(visitor: Client) -> None:
     assert "Workers alive 0 none running" in text_of(visitor)
     make_session("gpu", worker_label="gpu")
     plain = make_session("plain")

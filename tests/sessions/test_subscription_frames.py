@@ -52,7 +52,7 @@ def test_whoever_joins_hears_only_of_what_moved_just_now(session: McpSession) ->
     assert {row["title"] for row in rows_of(subscription_frames.board_frames(None))} == {"new state", "changed"}
 
 
-def test_a_deletion_is_told_and_outranks_every_version(subscription: Subscription) -> None:
+def test_a_deletion_is_reported_and_outranks_every_version(subscription: Subscription) -> None:
     uid = subscription.uid
     subscription.delete()
     for frames in (subscription_frames.board_frames([uid]), subscription_frames.frames_of(uid)):

@@ -117,7 +117,7 @@ def test_who_ends_a_subscription_that_agents_follow_is_told_of_them(client: Clie
     assert "Agents following" not in ended
 
 
-def test_a_refused_uri_is_told_at_the_button(client: Client, session: McpSession) -> None:
+def test_a_refused_uri_is_reported_at_the_button(client: Client, session: McpSession) -> None:
     answer = client.post("/servers/orders/subscribe/", {"uri": ""}, headers={"HX-Request": "true"})
     assert answer.status_code == 422
     assert "Invalid resource URI" in answer.content.decode()
@@ -152,7 +152,7 @@ def test_the_board_shows_state_numbers_and_what_is_wrong(client: Client, session
         assert expected in text
 
 
-def test_the_filters_stand_in_the_address(client: Client, session: McpSession) -> None:
+def test_the_filters_are_in_the_address(client: Client, session: McpSession) -> None:
     make_subscription(session, "demo://one")
     make_subscription(session, "demo://two", active=False, state=SubscriptionState.ENDED)
     assert "demo://two" not in page(client, "/subscriptions/")
@@ -326,7 +326,7 @@ def test_only_users_of_its_identity_can_subscribe_again(client: Client, session:
     assert others not in page(client, detail(ended))
 
 
-def test_who_subscribes_again_is_told_what_stands_in_the_way(client: Client, session: McpSession) -> None:
+def test_who_subscribes_again_is_told_what_is_in_the_way(client: Client, session: McpSession) -> None:
     def told() -> str:
         return words(client.post("/servers/orders/subscribe/", {"uri": "demo://a"}, follow=True).content.decode())
 

@@ -66,7 +66,7 @@ def test_connected_agents_are_listed_with_their_calls_of_the_last_hour(client: C
 
 
 # --- created once ------------------------------------------------------------------------------------------------------
-def test_old_tokens_that_work_stand_before_newer_ones_that_do_not_and_all_are_on_some_page(client: Client) -> None:
+def test_old_tokens_that_work_are_before_newer_ones_that_do_not_and_all_are_on_some_page(client: Client) -> None:
     session, now = make_session(), timezone.now()
     old = principal_of(User.objects.get(username="ann"), name="oldest").token
     more = [

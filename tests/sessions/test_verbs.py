@@ -193,7 +193,7 @@ def said_before(client: Client, verb: str) -> str:
     return client.get(f"/servers/orders/{verb}/").content.decode()
 
 
-def test_the_connection_timeline_stands_on_connection_info(visitor: Client) -> None:
+def test_the_connection_timeline_is_on_connection_info(visitor: Client) -> None:
     visitor.post("/servers/orders/connect/")
     visitor.post("/servers/orders/pause/")
     page = visitor.get("/servers/orders/info/").content.decode()

@@ -60,7 +60,7 @@ ENDS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_only_active_superuser_stays_one_whoever_asks(end: str) -> None:
+def test_the_only_active_superuser_stays_one_regardless_of_who_asks(end: str) -> None:
     root = superuser("root")
     superuser("old", is_active=False)
     for by in (None, root):

@@ -60,7 +60,7 @@ def test_a_service_account_never_signs_in_and_is_never_a_superuser(manager: Any,
         people.set_permissions(Actor.of_user(admin), admin, account, groups=[], own=PERMISSIONS, superuser=True)
 
 
-def test_nobody_gives_a_service_account_or_takes_by_its_token_what_they_lack(manager: Any, admin: Any) -> None:
+def test_no_one_gives_a_service_account_or_takes_by_its_token_what_they_lack(manager: Any, admin: Any) -> None:
     with pytest.raises(AuthorityExceeded):
         service_accounts.add(
             Actor.of_user(manager), manager, NewServiceAccount("strong", permissions=("manage_stdio",))

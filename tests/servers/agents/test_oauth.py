@@ -316,7 +316,7 @@ def test_of_a_client_that_asks_for_everything_only_the_usual_scopes_are_ticked(
         {"redirect_uri": "http://localhost:7777/callback"},
     ],
 )
-def test_nobody_is_sent_to_an_address_that_the_program_did_not_register(
+def test_no_one_is_sent_to_an_address_that_the_program_did_not_register(
     signed_in: Client, files: Server, program: OAuthClient, more: dict[str, str]
 ) -> None:
     for response in (
@@ -665,7 +665,7 @@ def test_registrations_of_one_address_are_bounded_and_unused_ones_forgotten(db: 
 
 
 @pytest.mark.parametrize("kind", [OAuthClientKind.REGISTERED, OAuthClientKind.DOCUMENT])
-def test_clients_that_nobody_uses_are_forgotten_with_their_ended_grants(ann: Any, kind: OAuthClientKind) -> None:
+def test_clients_that_no_one_uses_are_forgotten_with_their_ended_grants(ann: Any, kind: OAuthClientKind) -> None:
     now = timezone.now()
     before, lately = now - timedelta(days=31), now - timedelta(days=29)
 
@@ -813,7 +813,7 @@ def test_clients_whose_document_was_never_read_make_room_and_are_forgotten(
     assert OAuthClient.objects.get().client_id == DOCUMENT
 
 
-def test_clients_that_nobody_has_allowed_anything_make_room_though_their_document_was_read(
+def test_clients_that_no_one_has_allowed_anything_make_room_though_their_document_was_read(
     ann: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "MOST_CLIENTS", 2)
@@ -886,7 +886,7 @@ def test_only_a_plain_https_address_is_that_of_a_document(client_id: str, is_one
     assert clients.is_document_url(client_id) is is_one
 
 
-def test_a_blocked_client_loses_its_grants_and_asks_nobody(
+def test_a_blocked_client_loses_its_grants_and_asks_no_one(
     signed_in: Client, files: Server, program: OAuthClient, admin: Any, ann: Any
 ) -> None:
     found = exchange(allow(signed_in)).json()

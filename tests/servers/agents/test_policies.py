@@ -46,7 +46,7 @@ def test_without_rules_everything_is_allowed_but_a_destructive_tool_without_its_
     assert effect(of(rule(ALLOW, "*")), "delete", destructive=True, scoped=False) is ASK
 
 
-def test_the_strictest_rule_counts_whatever_the_order_and_whoever_has_it() -> None:
+def test_the_strictest_rule_counts_whatever_the_order_and_owner() -> None:
     rules = (rule(ALLOW, "file_read"), rule(ASK, "file_*"), rule(DENY, "file_d*"))
     for order in itertools.permutations(rules):
         for split in range(4):

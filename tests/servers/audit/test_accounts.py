@@ -87,7 +87,7 @@ def test_a_password_typed_into_the_name_field_is_not_kept(rf: RequestFactory) ->
     assert "canary" not in newest()[0].body
 
 
-def test_a_user_is_created_renamed_and_deleted_by_somebody(request_of_ada: HttpRequest) -> None:
+def test_a_user_is_created_renamed_and_deleted_by_someone(request_of_ada: HttpRequest) -> None:
     user = get_user_model().objects.create_user("zoe", password=PASSWORD)
     event, _ = newest()
     assert (event.action, event.subject, event.actor_name, event.request_id) == (

@@ -61,7 +61,7 @@ def test_one_that_fails_changes_nothing() -> None:
     assert (batches.size, batches.held) == (100, 0.0)
 
 
-def test_nobody_waits_for_the_disk_in_the_thread_that_commits_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_one_waits_for_the_disk_in_the_thread_that_commits_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that removes has its rows written, and a work that must be durable is still synced by the writer."""
     threads: list[str] = []
 

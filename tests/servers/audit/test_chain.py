@@ -145,7 +145,7 @@ def test_events_of_body_version_one_stay_valid_beside_those_of_version_two() -> 
     assert verify().ok
 
 
-def test_its_progress_is_told_in_bounded_steps_and_can_end_it() -> None:
+def test_its_progress_is_reported_in_bounded_steps_and_can_end_it() -> None:
     chain_of(1_100)
     told: list[tuple[int, int]] = []
     assert verify(on_progress=lambda checked, total: told.append((checked, total))).ok

@@ -35,7 +35,7 @@ def test_the_digest_is_salted_so_equal_payloads_differ() -> None:
     assert one.digest != two.digest
 
 
-def test_a_large_payload_stands_compressed_in_the_blob() -> None:
+def test_a_large_payload_is_compressed_in_the_blob() -> None:
     row = payloads.store(PayloadKind.RESULT, "y" * 200_000)
     assert row.text == ""
     assert len(bytes(row.blob)) < 2_000

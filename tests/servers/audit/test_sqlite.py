@@ -78,7 +78,7 @@ def test_a_second_writer_waits_until_the_first_has_left_its_turn(database: str) 
     assert order == ["first", "second"]
 
 
-def test_a_writer_that_stands_still_in_its_turn_holds_up_another_one_only_once(
+def test_a_writer_that_is_stalled_in_its_turn_holds_up_another_one_only_once(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "WAIT_SECONDS", 0.01)

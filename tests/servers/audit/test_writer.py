@@ -418,7 +418,7 @@ def test_stopping_writes_what_waits_and_refuses_what_comes_after() -> None:
 
 
 @on_file
-def test_a_fault_after_the_commit_leaves_nobody_waiting_and_the_writer_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_after_the_commit_leaves_no_one_waiting_and_the_writer_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def fault(batch: Any) -> None:
         raise RuntimeError("can't start new thread")
 

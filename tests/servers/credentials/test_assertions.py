@@ -90,7 +90,7 @@ def test_the_token_is_read_when_a_session_opens_and_a_missing_one_is_named(
 
 
 @pytest.mark.django_db
-def test_nobodys_own_identity_speaks_with_what_the_operator_offers(actor: Actor, admin: Any) -> None:
+def test_no_ones_own_identity_speaks_with_what_the_operator_offers(actor: Actor, admin: Any) -> None:
     server = registering.register(actor, admin, over_http(signs_in_as=SignsInAs.EITHER))
     client = Client()
     client.force_login(admin)

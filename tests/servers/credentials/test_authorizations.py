@@ -67,7 +67,7 @@ def test_a_journey_goes_there_and_back_once_and_leaves_nothing_sealed(ready: Ser
     assert [row[f"sealed_{part}"] for part in ("client", "pending", "url", "answer")] == [None] * 4
 
 
-def test_no_value_of_a_journey_stands_in_clear(ready: ServerAuthorization, admin: Any) -> None:
+def test_no_value_of_a_journey_is_in_clear(ready: ServerAuthorization, admin: Any) -> None:
     back(admin)
     row = repr(ServerAuthorization.objects.values().get())
     assert "canary" not in row
@@ -358,7 +358,7 @@ def test_the_name_of_a_sign_in_fits_its_column_however_long_those_of_server_and_
     assert Credential.objects.count() == 3
 
 
-def test_a_refused_refresh_stands_on_the_board(server: Server) -> None:
+def test_a_refused_refresh_is_on_the_board(server: Server) -> None:
     identity = Identity.objects.get(server=server)
     kept(identity, "canary-one", 1)
     kept(identity, "", 1, signed_in=False)

@@ -63,7 +63,7 @@ def last(action: AuditAction) -> AuditEvent:
     return AuditEvent.objects.filter(action=action).order_by("-seq")[0]
 
 
-def test_nobody_is_sent_what_belongs_to_another_identity(server: Server, bea: Any) -> None:
+def test_no_one_is_sent_what_belongs_to_another_identity(server: Server, bea: Any) -> None:
     mine, theirs = own(bea, server), own(person("carl", "view_server", "call_tool"), server, "canary-carl")
     assert sent(server, mine) == {"X-Team": "ops", "Authorization": f"Bearer {OWN}"}
     assert sent(server, theirs) == {"X-Team": "ops", "Authorization": "Bearer canary-carl"}
@@ -72,7 +72,7 @@ def test_nobody_is_sent_what_belongs_to_another_identity(server: Server, bea: An
     assert sent(server, server.identities.get(kind="shared")) == everybody
 
 
-def test_what_a_reference_stands_for_is_never_sent_for_somebody_alone(
+def test_what_a_reference_stands_for_is_never_sent_for_someone_alone(
     server: Server, bea: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCP_GATE", "of-the-operator")
@@ -81,7 +81,7 @@ def test_what_a_reference_stands_for_is_never_sent_for_somebody_alone(
     assert sent(server)["X-Operator"] == "of-the-operator"
 
 
-def test_the_policy_and_the_own_identity_say_who_somebody_is(server: Server, bea: Any, admin: Any) -> None:
+def test_the_policy_and_the_own_identity_say_who_someone_is(server: Server, bea: Any, admin: Any) -> None:
     mine = own(bea, server)
     expected = {SignsInAs.SHARED: (None, None), SignsInAs.EITHER: (mine.pk, None), SignsInAs.PERSONAL: (mine.pk, 0)}
     for policy, keys in expected.items():
@@ -147,7 +147,7 @@ def test_an_own_credential_is_seen_and_deleted_by_admins_and_never_used(
     assert sent(server, Identity.objects.get(user=bea)) == {"X-Team": "ops"}
 
 
-def test_a_sign_in_of_somebody_is_theirs(server: Server, bea: Any) -> None:
+def test_a_sign_in_of_someone_is_theirs(server: Server, bea: Any) -> None:
     mine = own(bea, server)
     shown = {"issuer": "https://as.example", "generation": 1, "signed_in": True, "expires_at": None}
     grants.save(mine.pk, place_of(server), Secret("{}"), shown | {"scopes": [], "client": "c"})

@@ -166,7 +166,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("shape", FINE)
-def test_the_value_of_a_credential_stands_where_a_secret_is_expected(shape: str) -> None:
+def test_the_value_of_a_credential_is_where_a_secret_is_expected(shape: str) -> None:
     arguments, value = FINE[shape]
     assert command_refusal(arguments, "", {"X": Secret(value)}) == ""
 

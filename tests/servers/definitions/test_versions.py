@@ -68,7 +68,7 @@ def versions(server: Server, key: str) -> list[tuple[str, list[str]]]:
     return [(row.change, row.reasons) for row in rows]
 
 
-def test_each_version_says_what_it_means_for_whoever_uses_the_tool(server: Server) -> None:
+def test_each_version_says_what_it_means_for_anyone_who_uses_the_tool(server: Server) -> None:
     wide = {"type": "object", "properties": {"q": {"type": "string"}}}
     listed(server, tool("a"))
     listed(server, tool("a", description="new"), hours=1)

@@ -156,7 +156,7 @@ def test_no_text_of_an_event_breaks_a_cell_or_becomes_a_formula(admin: Any, acto
 
 
 @pytest.mark.usefixtures("tamperable")
-def test_an_event_that_was_changed_keeps_nobody_from_a_table(admin: Any, actor: Actor) -> None:
+def test_an_event_that_was_changed_keeps_no_one_from_a_table(admin: Any, actor: Actor) -> None:
     log.fill(1)
     AuditEvent.objects.filter(seq=3).update(body="{")
     export = exported(admin, actor, ExportFormat.CSV)

@@ -199,7 +199,7 @@ def test_work_that_raises_fails_with_words_for_the_page_and_nothing_of_the_excep
         (DataError, "The database refused a statement (DataError). See the worker's log for the reason."),
     ],
 )
-def test_a_database_that_refuses_is_told_from_one_that_is_away(
+def test_a_database_that_refuses_is_distinguished_from_one_that_is_away(
     monkeypatch: Any, problem: type[Exception], words: str
 ) -> None:
     def breaks(progress: running.JobProgress) -> JobOutcome:

@@ -107,7 +107,7 @@ def test_a_verification_that_is_started_in_the_explorer_leaves_its_query_as_it_i
         assert ada.post("/audit/verify/", {"back": elsewhere})["Location"] == "/explorer/"
 
 
-def test_without_its_permission_nobody_verifies_and_the_try_is_in_the_log() -> None:
+def test_without_its_permission_no_one_verifies_and_the_try_is_in_the_log() -> None:
     client = signed_in("rita", "view_auditevent")
     page = markup(client.get("/explorer/"))
     assert "Verify the whole log" not in page
@@ -128,7 +128,7 @@ def test_while_the_broker_is_away_the_page_says_so_and_the_job_stays_queued(ada:
 
 
 # --- the page of jobs ----------------------------------------------------------------------------------------------------
-def test_nobody_without_permission_sees_the_page_or_its_link() -> None:
+def test_no_one_without_permission_sees_the_page_or_its_link() -> None:
     client = signed_in("vera", "view_server", "view_auditevent", "verify_chain")
     words(client.get("/jobs/"), 403)
     assert "/jobs/" not in markup(client.get("/explorer/"))

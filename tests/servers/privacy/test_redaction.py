@@ -177,7 +177,7 @@ def test_a_detected_secret_is_masked_inside_of_its_text() -> None:
     assert redacted(json.dumps(result), RESULT, PayloadPrivacy(detect=False))[1] == 0
 
 
-def test_a_secret_that_its_name_gives_away_is_masked_where_name_and_value_stand_apart() -> None:
+def test_a_secret_that_its_name_gives_away_is_masked_where_name_and_value_are_apart() -> None:
     key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
     bearer = "Bearer opaque-0123456789"
     value = {"headers": {"authorization": bearer, "Authorization": [bearer], "x": bearer}, "SecretAccessKey": key}

@@ -217,7 +217,7 @@ def test_a_secret_of_a_server_that_was_not_chosen_is_not_sent_back_either(rest: 
     assert read_source(json.dumps({"mcpServers": first | rest})).holds_secret
 
 
-def test_a_secret_that_is_ignored_or_stands_beside_the_configuration_is_not_sent_back() -> None:
+def test_a_secret_that_is_ignored_or_is_beside_the_configuration_is_not_sent_back() -> None:
     ignored = {"command": "a", "headers": {"Authorization": f"Bearer {TOKEN}"}}
     assert read_source(json.dumps({"mcpServers": {"a": ignored}})).holds_secret
     beside = f'My token is {TOKEN}:\n\n{{"mcpServers": {{"a": {{"command": "a"}}}}}}'

@@ -113,7 +113,7 @@ def test_a_launch_and_a_draft_are_reached_with_their_values(admin: Any, actor: A
 
 
 @pytest.mark.django_db
-def test_nobody_signs_in_to_an_address_that_holds_a_reference(admin: Any, actor: Actor) -> None:
+def test_no_one_signs_in_to_an_address_that_holds_a_reference(admin: Any, actor: Actor) -> None:
     server = registering.register(actor, admin, over_http(url="https://mcp.example.com/${MCP_KEY}"))
     with pytest.raises(ValidationError, match="cannot contain a reference"):
         authorizations.begin(actor, admin, server, "browser")
@@ -166,7 +166,7 @@ def test_an_export_writes_references_as_they_are_and_vs_code_in_its_spelling(adm
     assert (registered.arguments, registered.working_directory) == (["--token", "${MCP_KEY}"], "${MCP_FOLDER}")
 
 
-def test_only_what_stands_beside_a_reference_may_be_a_secret_in_clear() -> None:
+def test_only_what_is_beside_a_reference_may_be_a_secret_in_clear() -> None:
     assert (
         secret_arguments(["--token", "${MCP_KEY}", "--api-key=${MCP_KEY}", "Authorization: Bearer ${MCP_KEY}"]) == set()
     )

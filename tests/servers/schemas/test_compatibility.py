@@ -159,7 +159,7 @@ def test_an_option_that_comes_or_goes_is_named() -> None:
     ]
 
 
-def test_hints_are_words_and_are_told() -> None:
+def test_hints_are_words_and_are_reported() -> None:
     after = check_compatibility(tool(annotations={"readOnlyHint": True}), tool(annotations={"destructiveHint": True}))
     assert after == Compatibility("words", ["It is no longer marked read-only.", "It is now marked destructive."])
 
@@ -392,7 +392,7 @@ def test_an_output_schema_may_come_and_must_not_go() -> None:
     )
 
 
-def test_a_tool_that_has_to_run_as_a_task_breaks_whoever_calls_it() -> None:
+def test_a_tool_that_has_to_run_as_a_task_breaks_its_callers() -> None:
     found = check_compatibility(tool(), tool(execution={"taskSupport": "required"}))
     assert found == Compatibility("breaking", ["Running it as a task was forbidden and is now required."])
     assert check_compatibility(tool(), tool(execution={"taskSupport": "optional"})).change == "compatible"

@@ -313,7 +313,7 @@ def test_a_condition_shows_the_fields_of_the_value_as_it_is() -> None:
     assert "arg:/path" in form(apply(parsed.op, schema, parsed.draft), schema)
 
 
-def test_an_error_stands_at_its_field_and_in_the_summary_with_a_link_to_it() -> None:
+def test_an_error_is_at_its_field_and_in_the_summary_with_a_link_to_it() -> None:
     node = compile_form(ORDER, {"customer": "a", "limit": 900}, {"/limit": ["Must be 500 or less."]})
     html = render_form(node)
     field = next(given for tag, given in parsed_html(html).tags if given.get("name") == "arg:/limit")

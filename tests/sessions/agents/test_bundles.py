@@ -88,7 +88,7 @@ def text(told: dict[str, Any]) -> str:
     return "".join(block.get("text", "") for block in told["result"]["content"])
 
 
-def test_two_servers_with_one_tool_are_told_apart_and_every_name_fits_models(servers: Product, agent: Both) -> None:
+def test_two_servers_with_one_tool_are_distinguished_and_every_name_fits_models(servers: Product, agent: Both) -> None:
     result = agent.ask("tools/list")["result"]
     tools = {tool["name"]: tool for tool in result["tools"]}
     assert {"web__search", "wiki__search", "all__echo", "ours__search_notes"} <= tools.keys()

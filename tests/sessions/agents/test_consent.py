@@ -123,7 +123,7 @@ def test_a_held_call_runs_once_when_a_person_approves_it_and_the_log_has_each_st
     ]
 
 
-def test_a_no_is_told_with_its_reason_and_nothing_runs(product: Product) -> None:
+def test_a_no_is_reported_with_its_reason_and_nothing_runs(product: Product) -> None:
     result = ask(agent_of(product), counter("refused"))
     (row,) = held(product, name="refused")
     assert decide(product, row["uid"], NO) == "done"

@@ -528,7 +528,7 @@ def test_a_revoked_token_ends_its_streams_and_is_refused(product: Product) -> No
     assert agent.post(agent.body("ping")).status_code == 401
 
 
-def test_a_revoked_token_hears_no_more_of_the_call_that_it_waits_for(product: Product) -> None:
+def test_a_revoked_token_learns_no_more_of_the_call_that_it_waits_for(product: Product) -> None:
     agent = product.agent(product.token(label="revoked-meanwhile"), "ours")
     agent.initialize()
     asked = {"name": "countdown", "arguments": {"start": 60, "pause": 0.5}, "_meta": {"progressToken": "p"}}
@@ -570,7 +570,7 @@ def change_list(product: Product, tool: int, digest: str) -> None:
     )
 
 
-def test_a_changed_list_is_told_to_both_eras(product: Product, token: str) -> None:
+def test_a_changed_list_is_reported_to_both_eras(product: Product, token: str) -> None:
     old, new = product.agent(token, "ours"), product.agent(token, "ours")
     old.initialize()
     body, headers = new.modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})

@@ -199,7 +199,7 @@ async def test_a_resource_that_leaves_the_bundle_ends_only_its_own_updates(world
 
 
 @pytest.mark.parametrize("how", ["hides", "denies"])
-async def test_a_listener_hears_by_the_end_of_its_stream_that_it_follows_less(world: World, how: str) -> None:
+async def test_a_listener_learns_by_the_end_of_its_stream_that_it_follows_less(world: World, how: str) -> None:
     stream = Stream(world, world.modern)
     await stream.opens()
     try:
@@ -213,7 +213,7 @@ async def test_a_listener_hears_by_the_end_of_its_stream_that_it_follows_less(wo
         await stream.closes()
 
 
-async def test_a_change_that_was_found_without_a_notification_is_told_once(world: World) -> None:
+async def test_a_change_that_was_found_without_a_notification_is_reported_once(world: World) -> None:
     stream = Stream(world, world.legacy)
     await stream.opens()
     try:

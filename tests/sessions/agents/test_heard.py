@@ -203,7 +203,7 @@ def test_a_denied_call_that_could_not_be_recorded_is_recorded_the_next_time(
     assert AuditEvent.objects.filter(subject="echo").count() == 1
 
 
-def test_a_refused_call_of_a_tool_whose_change_nobody_has_approved_is_recorded(ada: Any) -> None:
+def test_a_refused_call_of_a_tool_whose_change_no_one_has_approved_is_recorded(ada: Any) -> None:
     make_listed("files")
     Definition.objects.update(approved_digest="1" * 64)
     principal, check = principal_of(token_of(ada), ""), PolicyCheck()
@@ -270,7 +270,9 @@ async def test_a_request_that_cannot_be_recorded_joins_no_earlier_call(
     assert await door.thread(Call.objects.count) == 1
 
 
-async def test_a_key_of_the_api_that_got_a_held_call_gets_it_again_after_its_end_was_told(ada: Any, door: Door) -> None:
+async def test_a_key_of_the_api_that_got_a_held_call_gets_it_again_after_its_end_was_reported(
+    ada: Any, door: Door
+) -> None:
     await door.thread(lambda: rule(make_listed("files"), PolicyEffect.ASK))
     principal = await door.thread(lambda: principal_of(token_of(ada), ""))
 

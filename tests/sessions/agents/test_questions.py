@@ -229,7 +229,7 @@ def test_a_modern_agent_with_url_mode_is_asked_to_visit_the_page_and_its_retry_c
     assert len(product.calls(target="unlock")) == before + 1
 
 
-def test_an_agent_that_declines_the_visit_hears_that_the_tool_did_not_run(product: Product, alone: str) -> None:
+def test_an_agent_that_declines_the_visit_learns_that_the_tool_did_not_run(product: Product, alone: str) -> None:
     agent, meta, call = product.agent(alone, "asking-legacy"), {META + "clientCapabilities": URL}, unlock("declined")
     first = response_of(agent.ask_modern("tools/call", call, **meta))["result"]
     (key,) = first["inputRequests"]
@@ -255,7 +255,7 @@ def test_a_visit_that_people_may_make_too_is_asked_of_a_legacy_agent_on_its_stre
         assert told(heard) == ["unlock-inbox"]
 
 
-def test_a_legacy_agent_hears_on_the_stream_of_its_call_that_the_visit_is_complete(
+def test_a_legacy_agent_learns_on_the_stream_of_its_call_that_the_visit_is_complete(
     product: Product, token: str
 ) -> None:
     agent = product.agent(token, "asking-legacy")
@@ -268,7 +268,7 @@ def test_a_legacy_agent_hears_on_the_stream_of_its_call_that_the_visit_is_comple
     assert told(heard) == [asked["params"]["elicitationId"]] == ["order-7"]
 
 
-def test_a_visit_that_ends_after_its_call_is_told_on_the_session_of_that_call_alone(
+def test_a_visit_that_ends_after_its_call_is_reported_on_the_session_of_that_call_alone(
     product: Product, alone: str
 ) -> None:
     names = ("waits", "has not called", "knows no pages")

@@ -76,7 +76,7 @@ def test_a_reading_may_be_repeated_unless_a_person_refused_it(state: CallState, 
         ),
     ],
 )
-def test_an_agent_hears_why_its_call_was_cancelled_and_whether_it_ran(
+def test_an_agent_learns_why_its_call_was_cancelled_and_whether_it_ran(
     detail: str, may_have_run: bool, words: str
 ) -> None:
     call = Call(state=CallState.CANCELLED, server_name="Web", target="t", method="tools/call", sent_at=timezone.now())

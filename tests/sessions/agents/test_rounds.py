@@ -110,7 +110,7 @@ def test_roots_sampling_and_prompts_pass_as_the_server_asks(agent: Agent) -> Non
     assert "here" in str(response_of(agent.ask_modern("prompts/get", name | more, **meta))["result"]["messages"])
 
 
-def test_the_server_hears_what_this_request_declares_and_the_token_allows(product: Product, agent: Agent) -> None:
+def test_the_server_learns_what_this_request_declares_and_the_token_allows(product: Product, agent: Agent) -> None:
     both = ask(agent, f"{ASKS}capabilities")["result"]["inputRequests"]
     model = ask(agent, f"{ASKS}capabilities", {"sampling": {}, "extensions": {"x/y": {}}})["result"]["inputRequests"]
     assert (sorted(both), sorted(model)) == (["model", "person"], ["model"])

@@ -24,7 +24,7 @@ def blob(data: bytes, mime: str | None = None) -> dict[str, Any]:
     return {"uri": "x://1", "blob": base64.b64encode(data).decode()} | ({"mimeType": mime} if mime else {})
 
 
-def test_text_json_images_sounds_and_binaries_are_told_apart() -> None:
+def test_text_json_images_sounds_and_binaries_are_distinguished() -> None:
     contents = [
         {"uri": "x://1", "mimeType": "text/markdown", "text": "# <b>Title</b>"},
         {"uri": "x://1", "mimeType": "application/json", "text": '{"a": [1]}'},

@@ -69,7 +69,7 @@ def test_without_a_revision_a_code_has_the_name_that_some_revision_gives_it() ->
     assert {code.name for code in DEFINED} == {name_of(code.code).partition(" (some")[0] for code in DEFINED}
 
 
-def test_what_nobody_defined_says_so() -> None:
+def test_what_no_one_defined_says_so() -> None:
     assert name_of(-32050) == "Server error, meaning chosen by the server"
     assert name_of(-32500) == "Reserved by JSON-RPC"
     assert name_of(-1) == name_of(404) == "The server's own code"

@@ -55,7 +55,7 @@ def test_of_two_who_pause_one_is_told_that_it_is_paused(session: McpSession) -> 
     assert ConnectionEvent.objects.values_list("title", "detail").get() == ("Pause", "Requested by ada.")
 
 
-def test_nobody_claims_a_paused_session_and_anybody_a_resumed_one(session: McpSession) -> None:
+def test_no_one_claims_a_paused_session_and_anyone_a_resumed_one(session: McpSession) -> None:
     worker = make_worker()
     session_pausing.pause(ADA, session)
     assert assignment.claim_some(worker.pk) == []

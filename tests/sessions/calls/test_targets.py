@@ -95,7 +95,7 @@ def test_an_own_identity_without_a_session_is_not_served_by_the_shared_one(
 
 @pytest.mark.django_db
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite compiles statements itself")
-def test_the_read_of_a_target_is_not_compiled_anew_for_each_user() -> None:
+def test_the_read_of_a_target_is_not_compiled_again_for_each_user() -> None:
     server = Server.objects.create(slug="who", name="Who", transport=TransportKind.STDIO, command="true")
     listed(server, commands.shared_session(server))
     ada, bea = (person(name, "view_server", "call_tool") for name in ("ada", "bea"))

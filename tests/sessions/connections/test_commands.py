@@ -96,7 +96,7 @@ def test_an_owner_that_died_is_not_rung(session: McpSession, valkey: Path) -> No
         assert heard.next()["id"] == str(session.uid)
 
 
-def test_without_redis_an_order_stands_all_the_same(session: McpSession) -> None:
+def test_without_redis_an_order_is_kept_all_the_same(session: McpSession) -> None:
     a_worker("free@host")
     assert commands.open_session(SYSTEM, session)
     session.refresh_from_db()

@@ -45,7 +45,7 @@ def test_the_smallest_that_is_large_enough_is_taken_and_nothing_but_https_and_pi
 
 
 @pytest.mark.django_db
-def test_the_icon_of_a_server_stands_in_the_list_and_in_its_head(client: Client) -> None:
+def test_the_icon_of_a_server_is_in_the_list_and_in_its_head(client: Client) -> None:
     session = make_session("shelf")
     McpSession.objects.update(server_info={"name": "s", "icons": [icon(f"{HTTPS}a.png")]})
     kept = Icon.objects.create(

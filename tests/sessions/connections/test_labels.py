@@ -46,7 +46,7 @@ def test_the_least_loaded_worker_of_the_label_is_asked(valkey: Path) -> None:
         assert heard.next()["id"] == str(session.uid)
 
 
-def test_without_a_worker_of_the_label_nobody_is_asked() -> None:
+def test_without_a_worker_of_the_label_no_one_is_asked() -> None:
     make_worker()
     assert not commands.ask_worker("session", uuid4(), "gpu")
 

@@ -103,7 +103,7 @@ def test_a_released_session_that_is_wanted_waits_for_a_worker(lease: Lease) -> N
     assert make_hold(found, make_worker()).epoch == lease.epoch + 1
 
 
-def test_a_released_session_of_a_disabled_server_waits_for_nobody(lease: Lease) -> None:
+def test_a_released_session_of_a_disabled_server_waits_for_no_one(lease: Lease) -> None:
     server = row(lease).server
     server.enabled = False
     server.save()

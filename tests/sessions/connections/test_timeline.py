@@ -85,7 +85,7 @@ def test_the_ring_keeps_the_newest_two_hundred(lease: Lease) -> None:
     assert kept[0].detail == f"Note {timeline.KEPT + 3 * timeline.TRIM_EVERY - 1}"
 
 
-def test_who_held_it_and_how_it_was_lost_is_told() -> None:
+def test_who_held_it_and_how_it_was_lost_is_reported() -> None:
     worker = make_worker(silent_for=60)
     lease = make_hold(make_session(), worker)
     be_ready(lease)
@@ -113,7 +113,7 @@ def test_openings_after_the_first_are_counted_as_restarts(lease: Lease) -> None:
     assert McpSession.objects.get().restarts == 2
 
 
-def test_a_closed_breaker_and_an_open_one_are_told_apart(lease: Lease) -> None:
+def test_a_closed_breaker_and_an_open_one_are_distinguished(lease: Lease) -> None:
     fail(lease)
     lifecycle.connecting(lease, 2, 0)
     lifecycle.backing_off(lease, REFUSED, 60, breaker_open=True)

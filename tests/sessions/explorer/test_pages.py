@@ -69,7 +69,7 @@ def sels(page: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("tamperable")
-def test_an_event_that_was_changed_keeps_nobody_from_the_others(ada: Client, session: McpSession) -> None:
+def test_an_event_that_was_changed_keeps_no_one_from_the_others(ada: Client, session: McpSession) -> None:
     call = ended_call(session)
     seq = event(AuditAction.SIGN_IN, "grace")
     step = AuditEvent.objects.get(call_uid=call.uid)
@@ -322,7 +322,7 @@ def a_line(session: McpSession, seq: int, **fields: Any) -> LogLine:
     return LogLine.objects.create(server=session.server, seq=seq, at=timezone.now(), source="server", **fields)
 
 
-def test_a_row_of_somebody_elses_own_session_does_not_exist(session: McpSession) -> None:
+def test_a_row_of_another_users_own_session_does_not_exist(session: McpSession) -> None:
     olga = person("olga", "view_server")
     call = ended_call(session, "private_tool", user=olga, personal=True)
     pete = client_of("pete", "view_server")

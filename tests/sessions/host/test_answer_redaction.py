@@ -12,7 +12,7 @@ from tests.mcpadmin.test_log_redaction import encodings, leaks
 SECRET = 'cäN4ry/"quoted"\\back+=%!(*<&\''
 
 
-def test_a_secret_is_masked_wherever_it_stands_in_a_result() -> None:
+def test_a_secret_is_masked_wherever_it_is_in_a_result() -> None:
     redactor = Redactor([Secret("s3cr3t-token")])
     value = {"content": [{"text": "it is s3cr3t-token."}], "s3cr3t-token": 1}
     assert json.loads(redactor.json_text(value)) == {"content": [{"text": f"it is {MASK}."}], MASK: 1}

@@ -14,7 +14,7 @@ from sessions.models import Worker
 from tests.sessions.host.make import make_me, make_worker
 
 
-async def test_a_beat_that_fails_is_told_and_does_not_stop_the_clock(
+async def test_a_beat_that_fails_is_reported_and_does_not_stop_the_clock(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.HEARTBEAT_SECONDS = 0.01

@@ -49,7 +49,7 @@ def test_the_orders_of_all_sessions_are_two_statements(django_assert_num_queries
     ],
     ids=["wanted", "paused", "closed", "disabled", "archived", "elsewhere"],
 )
-def test_what_stands_in_the_rows_is_the_order(
+def test_what_is_in_the_rows_is_the_order(
     session: dict[str, Any], server: dict[str, Any], wanted: bool, opened: bool
 ) -> None:
     worker, row = make_worker(), make_session()
@@ -72,7 +72,7 @@ def test_a_session_without_subscriptions_is_told_so_when_it_is_opened() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_orders_that_did_not_change_wake_nobody() -> None:
+async def test_orders_that_did_not_change_wake_no_one() -> None:
     lease, desired = await _adopted()
     writers: Any = (LogWriter(None), WireWriter(None), CountWriter(None))  # type: ignore[arg-type]  # no database is needed
     shared = Shared(*writers, Ceilings(1.0, 60.0, 1.0), print, print)

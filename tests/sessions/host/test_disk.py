@@ -74,7 +74,7 @@ def test_what_lies_in_a_folder_that_its_server_closed_is_counted(folder: Path, m
         assert DiskMeter().excess({1: (str(folder),)}, 2 * MIB).keys() == {1}
 
 
-def test_a_closed_folder_that_becomes_a_link_while_it_is_measured_gives_nobody_rights(
+def test_a_closed_folder_that_becomes_a_link_while_it_is_measured_gives_no_one_rights(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = folder.parent / "keyring.json"

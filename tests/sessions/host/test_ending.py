@@ -25,7 +25,7 @@ async def test_tasks_that_go_on_are_cancelled_and_awaited() -> None:
     assert await cancel_all(first, None)
 
 
-async def test_a_task_that_misses_its_cancellation_keeps_nobody_waiting() -> None:
+async def test_a_task_that_misses_its_cancellation_keeps_no_one_waiting() -> None:
     over = asyncio.Event()
     task = asyncio.create_task(deaf(over))
     await asyncio.sleep(0)

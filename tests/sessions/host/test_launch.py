@@ -84,7 +84,7 @@ def test_limits_and_roots_of_the_server_reach_the_connection() -> None:
     assert (found.roots, found.limits.rounds) == ((("file:///srv", "Srv"),), 2)
 
 
-def test_what_is_remembered_is_given_and_what_nobody_wrote_is_not() -> None:
+def test_what_is_remembered_is_given_and_what_no_one_wrote_is_not() -> None:
     session = make_session()
     McpSession.objects.update(remembered=make_greeting().remembered)
     found = load(session.pk).remembered

@@ -94,7 +94,7 @@ async def test_what_a_task_asks_after_its_worker_was_lost_waits_for_people(
     await inbox.close()
 
 
-async def test_nobody_is_asked_for_a_call_that_is_over(db: Database, lease: Lease) -> None:
+async def test_no_one_is_asked_for_a_call_that_is_over(db: Database, lease: Lease) -> None:
     inbox = inbox_of(db, lease)
     call = await asyncio.to_thread(orphan, lease.session_id)
     await asyncio.to_thread(ServerTask.objects.update, ended_at=timezone.now())

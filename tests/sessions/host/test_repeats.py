@@ -20,7 +20,9 @@ async def told(lines: list[str]) -> Any:
     return Repeats(SimpleNamespace(host=lambda text, level: lines.append(f"{level}: {text}")))
 
 
-async def test_the_first_of_each_is_told_at_once_and_the_others_are_counted(told: Repeats, lines: list[str]) -> None:
+async def test_the_first_of_each_is_reported_at_once_and_the_others_are_counted(
+    told: Repeats, lines: list[str]
+) -> None:
     for text in ("Refused.", "Broken.", *["Refused."] * 9_998):
         told.say(text, "notice")
     assert lines == ["notice: Refused.", "notice: Broken."]
@@ -36,7 +38,7 @@ async def test_a_server_that_makes_each_line_differ_is_counted_too(told: Repeats
     assert lines[-1] == f"notice: {1_000 - KINDS} more lines like these."
 
 
-async def test_after_a_while_it_is_told_anew(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_while_it_is_reported_again(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "EVERY_SECONDS", 0.0)
     summed = asyncio.Event()
 

@@ -184,5 +184,5 @@ def test_an_erased_answer_is_none() -> None:
     assert answer_params(asked(), settled("accepted", None)) == {"action": "cancel"}
 
 
-def test_nobody_who_could_be_asked_is_like_nobody_who_answers() -> None:
+def test_no_one_who_could_be_asked_is_like_no_one_who_answers() -> None:
     assert answer_params(asked(), None) == {"action": "cancel"}

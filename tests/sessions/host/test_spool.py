@@ -83,7 +83,7 @@ def test_the_file_is_for_its_owner_only_and_goes_when_the_database_has_all(mine:
     assert not path.exists()
 
 
-def test_a_full_spool_keeps_nothing_more_and_stops_nobody(
+def test_a_full_spool_keeps_nothing_more_and_stops_no_one(
     mine: Spool, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spool, "LIMIT", len(KEPT.line()) + 10)
@@ -295,7 +295,7 @@ def without_keys(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.django_db
-def test_a_result_that_cannot_be_encrypted_is_not_spooled_and_stops_nobody(
+def test_a_result_that_cannot_be_encrypted_is_not_spooled_and_stops_no_one(
     mine: Spool, path: Path, without_keys: list[str]
 ) -> None:
     asyncio.run(mine.keep(KEPT))

@@ -384,7 +384,7 @@ def test_a_launcher_that_installs_has_two_minutes_at_least(
 
 
 @pytest.mark.integration
-def test_what_a_starting_server_writes_to_stderr_stands_in_the_row_before_it_is_ready(
+def test_what_a_starting_server_writes_to_stderr_is_in_the_row_before_it_is_ready(
     transactional_db: None, shared_worker: WorkerProcess, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"

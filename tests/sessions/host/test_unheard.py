@@ -52,7 +52,7 @@ def test_a_write_for_a_deleted_server_ends_in_one_line_without_a_traceback(
     assert "never retrieved" not in said
 
 
-def test_any_other_fault_that_nobody_waits_for_is_in_the_log_with_its_traceback(
+def test_any_other_fault_that_no_one_waits_for_is_in_the_log_with_its_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     kept: dict[str, str] = {}

@@ -171,7 +171,7 @@ def test_an_answer_that_comes_after_the_time_is_over_is_kept_as_late(
     assert Call.objects.get(pk=call.pk).state == CallState.OUTCOME_UNKNOWN
 
 
-def test_progress_stands_on_the_row_while_the_call_runs(worker: WorkerProcess, session: McpSession) -> None:
+def test_progress_is_on_the_row_while_the_call_runs(worker: WorkerProcess, session: McpSession) -> None:
     call = make_call(session, "slow", seconds=3)
     wake(call)
     eventually(lambda: Call.objects.get(pk=call.pk).progress_message.startswith("step "))
@@ -220,7 +220,7 @@ def test_messages_of_strangers_are_dropped_and_the_worker_goes_on(worker: Worker
     assert run(session, "echo", text="still here").state == CallState.SUCCEEDED
 
 
-def test_a_call_that_nobody_could_send_in_time_lapses(worker: WorkerProcess, session: McpSession) -> None:
+def test_a_call_that_no_one_could_send_in_time_lapses(worker: WorkerProcess, session: McpSession) -> None:
     McpSession.objects.update(desired="closed")
     eventually(lambda: McpSession.objects.get().owner is None)
     call = ended(make_call(session, "echo", lapses_in=0.5))

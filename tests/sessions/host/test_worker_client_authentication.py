@@ -114,7 +114,7 @@ def test_an_account_shows_its_secret_in_the_way_that_the_server_takes(
 @pytest.mark.parametrize(
     "kind", [pytest.param("rsa", marks=pytest.mark.long), "p256", pytest.param("p521", marks=pytest.mark.long)]
 )
-def test_an_account_with_a_private_key_signs_a_new_assertion_for_each_token_and_shows_the_key_to_nobody(
+def test_an_account_with_a_private_key_signs_a_new_assertion_for_each_token_and_shows_the_key_to_no_one(
     ada: Client, shared_worker: WorkerProcess, gate: Callable[..., Gate], kind: str
 ) -> None:
     curve = {"p256": ec.SECP256R1, "p521": ec.SECP521R1}.get(kind)

@@ -169,7 +169,7 @@ def test_however_many_calls_wait_there_is_one_try_a_second_and_the_breaker_stays
 
 
 # --- hanging peers ---------------------------------------------------------------------------------------------------
-def test_a_server_process_that_hangs_is_found_and_started_anew(share_worker: ShareWorker, effects: Effects) -> None:
+def test_a_server_process_that_hangs_is_found_and_started_again(share_worker: ShareWorker, effects: Effects) -> None:
     worker = share_worker(**scaled(0.25))
     session = effect_session(effects)
     await_ready(session)

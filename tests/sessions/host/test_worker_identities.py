@@ -166,7 +166,7 @@ def test_a_server_for_own_credentials_only_opens_no_shared_session(peer: Whoami,
 
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "deactivated"])
-def test_the_session_of_whoever_leaves_is_closed(peer: Whoami, server: Server, deleted: bool) -> None:
+def test_the_session_of_a_user_who_leaves_is_closed(peer: Whoami, server: Server, deleted: bool) -> None:
     ada = person("ada")
     identity = own(ada, server)
     first_answer(ada, server)

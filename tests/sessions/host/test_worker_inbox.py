@@ -28,7 +28,7 @@ def worker(shared_worker: WorkerProcess) -> WorkerProcess:
 
 
 @pytest.mark.parametrize(("peer", "era"), PEERS)
-def test_a_form_is_answered_by_somebody_else_and_the_call_goes_on(worker: WorkerProcess, peer: str, era: str) -> None:
+def test_a_form_is_answered_by_someone_else_and_the_call_goes_on(worker: WorkerProcess, peer: str, era: str) -> None:
     session = peer_session(peer, era=era)
     call = begin(session, "ask_person")
     question = asked_by(call)
@@ -68,7 +68,7 @@ def test_a_person_answers_in_the_place_of_a_model(worker: WorkerProcess, peer: s
 
 @pytest.mark.parametrize(("peer", "era"), PEERS)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_declining_and_cancelling_are_told_apart(worker: WorkerProcess, peer: str, era: str, action: str) -> None:
+def test_declining_and_cancelling_are_distinguished(worker: WorkerProcess, peer: str, era: str, action: str) -> None:
     session = peer_session(peer, era=era)
     call = begin(session, "ask_person")
     question = asked_by(call)

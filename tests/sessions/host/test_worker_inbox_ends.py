@@ -96,7 +96,7 @@ def test_a_server_that_dies_withdraws_its_question(session: McpSession) -> None:
     ended(call)
 
 
-def test_a_call_that_ends_while_it_waits_tells_the_server_that_nobody_answers(session: McpSession) -> None:
+def test_a_call_that_ends_while_it_waits_tells_the_server_that_no_one_answers(session: McpSession) -> None:
     call = begin(session, "ask", **ask(question("e-1", ELICIT, FORM)))
     asked = asked_by(call)
     Call.objects.filter(pk=call.pk).update(cancel_requested_at=timezone.now())

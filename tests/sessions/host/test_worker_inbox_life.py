@@ -28,7 +28,7 @@ from tests.sessions.mcp.client.answers import ELICIT, FORM, SAMPLE, SAMPLING, as
 pytestmark = pytest.mark.integration
 
 
-def test_a_question_that_nobody_answers_expires_and_the_server_is_told_properly(share_worker: ShareWorker) -> None:
+def test_a_question_that_no_one_answers_expires_and_the_server_is_told_properly(share_worker: ShareWorker) -> None:
     share_worker(MCPADMIN_INBOX_SECONDS="1")
     session = asking_session()
     form, sample = question("f", ELICIT, FORM), question("s", SAMPLE, SAMPLING)

@@ -79,7 +79,7 @@ def test_the_first_worker_of_two_that_start_leaves_the_other_its_share(
 
 
 @pytest.mark.long
-def test_a_share_that_nobody_comes_for_is_taken_after_the_stale_period(
+def test_a_share_that_no_one_comes_for_is_taken_after_the_stale_period(
     start_worker: StartWorker, effects: Effects
 ) -> None:
     for number in range(2):

@@ -95,7 +95,7 @@ def test_a_call_that_runs_as_a_task_says_so_while_it_does(worker: WorkerProcess)
     assert (row.progress_message, row.progress) == ("Runs as a task.", None)
 
 
-def test_a_tool_that_may_run_as_a_task_does_when_somebody_ticked_it(worker: WorkerProcess) -> None:
+def test_a_tool_that_may_run_as_a_task_does_when_someone_ticked_it(worker: WorkerProcess) -> None:
     session = task_session("legacy")
     admin = Client()
     admin.force_login(person("grace"))

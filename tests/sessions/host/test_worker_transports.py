@@ -176,7 +176,7 @@ def test_a_changed_registration_forgets_what_was_found_out(admin: Any, effects: 
 
 
 # --- roots -------------------------------------------------------------------------------------------------------------
-def test_changed_roots_are_told_to_a_live_session_which_lives_on(admin: Any, effects: Effects) -> None:
+def test_changed_roots_are_reported_to_a_live_session_which_lives_on(admin: Any, effects: Effects) -> None:
     server, data = curious(admin, effects, roots=[ROOT])
     session = await_ready(session_row(server))
     assert session.client_capabilities == {"roots": {"listChanged": True}}

@@ -102,7 +102,7 @@ def test_a_step_of_the_housekeeping_that_fails_leaves_no_other_undone(monkeypatc
     assert job.detail == "Nothing to clean up. Failed: exports. See the worker's log for the reason."
 
 
-def test_the_housekeeping_forgets_sign_ins_at_servers_that_nobody_completed(django_user_model: Any) -> None:
+def test_the_housekeeping_forgets_sign_ins_at_servers_that_no_one_completed(django_user_model: Any) -> None:
     identity = make_session("orders").identity
     known = {"identity": identity, "user": django_user_model.objects.create_user("ann"), "sealed_client": b"x"}
     for age in (timedelta(minutes=15), -timedelta(minutes=5)):
@@ -159,7 +159,7 @@ def signed_in(user: Any) -> str:
     return str(browser.session.session_key)
 
 
-async def test_an_upload_that_nobody_waits_for_any_more_is_cancelled() -> None:
+async def test_an_upload_that_no_one_waits_for_any_more_is_cancelled() -> None:
     given_up, cleaned = threading.Event(), list[bool]()
 
     async def sending() -> None:

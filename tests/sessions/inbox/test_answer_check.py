@@ -96,7 +96,7 @@ def test_a_schema_that_cannot_be_checked_is_declined_not_guessed() -> None:
         read({"name": "Ada"}, params(name={"type": "string", "pattern": "("}))
 
 
-def test_the_defaults_of_the_server_stand_in_the_form_at_first() -> None:
+def test_the_defaults_of_the_server_are_in_the_form_at_first() -> None:
     schema = requested_schema(params())
     assert prefilled(schema) == {"name": "Ada", "score": 95.5, "sure": False}
     assert read(prefilled(schema)) == prefilled(schema)

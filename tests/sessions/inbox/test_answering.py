@@ -102,7 +102,7 @@ def write(job: Any) -> Any:
 
 
 # --- received --------------------------------------------------------------------------------------------------------
-def test_a_question_belongs_to_the_call_and_to_whoever_made_it(lease: Lease, pending: PendingCall) -> None:
+def test_a_question_belongs_to_the_call_and_to_the_user_who_made_it(lease: Lease, pending: PendingCall) -> None:
     before = waiting(pending)
     question = asked(lease, pending)
     assert (question.call_id, question.owner_name, question.epoch) == (pending.pk, "ada", lease.epoch)
@@ -132,13 +132,13 @@ def test_the_same_question_received_twice_is_one_row(lease: Lease, pending: Pend
     assert waiting(pending)[0] == 1
 
 
-def test_a_worker_that_lost_the_session_can_ask_nobody(lease: Lease) -> None:
+def test_a_worker_that_lost_the_session_can_ask_no_one(lease: Lease) -> None:
     McpSession.objects.update(epoch=lease.epoch + 1)
     assert ask(lease) is None
     assert not Question.objects.exists()
 
 
-def test_a_call_that_is_over_asks_nobody(lease: Lease, pending: PendingCall) -> None:
+def test_a_call_that_is_over_asks_no_one(lease: Lease, pending: PendingCall) -> None:
     Call.objects.update(state="cancelled")
     assert ask(lease, pending) is None
 
@@ -154,7 +154,7 @@ def test_a_question_expires_before_the_total_time_of_its_call(
     assert question.expires_at == began + timedelta(seconds=seconds)
 
 
-def test_without_time_left_nobody_is_asked(lease: Lease, pending: PendingCall) -> None:
+def test_without_time_left_no_one_is_asked(lease: Lease, pending: PendingCall) -> None:
     assert ask(lease, pending, total=4.0) is None
 
 
@@ -321,7 +321,7 @@ def write_pair(question: Question) -> Any:
     return writer().submit_and_wait(lambda: questions.expire(question.uid), lambda found: found[1])
 
 
-def test_an_answer_that_nobody_waited_for_any_more_says_so(lease: Lease, grace: Any) -> None:
+def test_an_answer_that_no_one_waited_for_any_more_says_so(lease: Lease, grace: Any) -> None:
     question = again(asked(lease))
     assert answering.answer(Actor.of_user(grace), grace, question, "decline")
     write(lambda: questions.withdraw(question.uid, "The call ended."))

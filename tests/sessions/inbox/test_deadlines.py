@@ -31,7 +31,7 @@ def extended(user: Any, question: Question) -> Any:
     return answering.extend(Actor.of_user(user), user, question)
 
 
-def test_it_waits_as_long_again_and_belongs_to_whoever_asked_for_it(lease: Lease, ada: Any) -> None:  # noqa: F811  a fixture by its name
+def test_it_waits_as_long_again_and_belongs_to_the_user_who_asked_for_it(lease: Lease, ada: Any) -> None:  # noqa: F811  a fixture by its name
     question = again(asked(lease))
     assert extended(ada, question) == question.expires_at + TEN_MINUTES
     now = again(question)
@@ -74,7 +74,7 @@ def test_what_is_over_or_past_its_time_gets_no_more(lease: Lease, ada: Any) -> N
     assert not AuditEvent.objects.filter(action=AuditAction.QUESTION_TAKE).exists()
 
 
-def test_without_permission_to_answer_nobody_gives_time(lease: Lease) -> None:  # noqa: F811  a fixture by its name
+def test_without_permission_to_answer_no_one_gives_time(lease: Lease) -> None:  # noqa: F811  a fixture by its name
     question = again(asked(lease))
     with pytest.raises(access.Denied):
         extended(person("eve"), question)

@@ -68,7 +68,7 @@ def stored(question: Question) -> Any:
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
-def test_open_questions_stand_first_with_their_call_and_the_rest_below(ada: Client, admin: Any) -> None:  # noqa: F811  a fixture by its name
+def test_open_questions_are_first_with_their_call_and_the_rest_below(ada: Client, admin: Any) -> None:  # noqa: F811  a fixture by its name
     call = a_call(a_question(FORM).server, admin)
     waiting = a_question(FORM, call=call, owner_name="ada")
     over = answered(a_question(SAMPLING, QuestionKind.SAMPLING), {"model": "x"}, "bob")
@@ -144,7 +144,7 @@ def test_who_made_the_call_reads_the_question_without_permission_to_answer() -> 
     assert AuditEvent.objects.filter(action="account:permission:deny").exists()
 
 
-def test_who_sees_a_request_of_somebody_elses_session_is_offered_nothing_that_would_be_refused(ada: Client) -> None:
+def test_who_sees_a_request_of_another_users_session_is_offered_nothing_that_would_be_refused(ada: Client) -> None:
     question = a_question(FORM, session=own_session(person("bob")), personal=True)
     page = text(ada.get(f"/inbox/{question.uid}/"))
     assert "Which city" in page

@@ -23,7 +23,7 @@ def told(uids: Any = None) -> tuple[dict[str, dict[str, Any]], int]:
     return rows, count
 
 
-def test_who_comes_hears_of_all_that_wait_and_of_what_ended_just_now() -> None:
+def test_who_comes_learns_of_all_that_wait_and_of_what_ended_just_now() -> None:
     waiting = a_question(FORM)
     just = answered(a_question(FORM), None, "bob", QuestionState.DECLINED)
     long_ago = answered(a_question(FORM), None, "bob", QuestionState.DECLINED)

@@ -136,7 +136,7 @@ async def test_what_one_listener_catches_up_with_the_others_get_too() -> None:
     assert early.versions == late.versions == [3]
 
 
-def test_of_a_call_that_nobody_knows_yet_the_newest_hint_is_kept() -> None:
+def test_of_a_call_that_no_one_knows_yet_the_newest_hint_is_kept() -> None:
     hints = EarlyHints()
     for seq in (2, 3, 1):
         hints.put({"t": "call.a", "seq": seq, "kind": "call", "rows": None})

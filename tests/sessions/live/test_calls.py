@@ -154,7 +154,7 @@ async def test_a_second_browser_sees_the_call_and_its_result_live(site: Site, se
             assert "&lt;script&gt;" in last["html"]
 
 
-async def test_a_socket_hears_of_its_own_call_without_asking(site: Site, server: str) -> None:
+async def test_a_socket_learns_of_its_own_call_without_asking(site: Site, server: str) -> None:
     async with person(site).tab() as tab:
         answer = await tab.ask(op="call", server=server, tool="echo", args={"text": "x"}, follow=True)
         assert answer["followed"] is True

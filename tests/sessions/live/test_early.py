@@ -21,7 +21,7 @@ def test_the_first_steps_of_a_call_wait_for_its_request_in_order_before_its_end(
     assert early.take("call.a") == [*steps, end]
 
 
-def test_who_listens_second_still_hears_of_the_end() -> None:
+def test_who_listens_second_still_learns_of_the_end() -> None:
     """The request that placed a call may come to listen after an equal one that was attached to the call."""
     hub: Any = object.__new__(Hub)
     hub._watchers, hub._early, hub._own, hub.streams = {}, EarlyHints(), {}, {}

@@ -48,7 +48,7 @@ async def _walk(site: Site) -> None:
     assert site.do("chain_is_whole")
 
 
-async def test_an_outage_is_told_at_once_and_its_end_is_noticed_soon() -> None:
+async def test_an_outage_is_reported_at_once_and_its_end_is_noticed_soon() -> None:
     with cluster() as url, tempfile.TemporaryDirectory(prefix="live-pg-") as directory:
         site = await asyncio.to_thread(Site, Path(directory), DATABASE_URL=url)
         try:

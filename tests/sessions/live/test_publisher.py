@@ -72,7 +72,7 @@ def test_of_more_rings_than_may_wait_the_newest_are_kept(
     assert [wake["id"] for _, wake in rings] == [str(UUID(int=3)), str(UUID(int=4))]
 
 
-def test_a_hint_that_nobody_waits_for_goes_along_with_one_that_somebody_does() -> None:
+def test_a_hint_that_no_one_waits_for_goes_along_with_one_that_someone_does() -> None:
     publisher = _SilentPublisher()
     publisher.put(hint("audit"), deferred=True)
     publisher.wake("worker.w1", message("call", UUID(int=1)))
@@ -195,7 +195,7 @@ def test_what_the_writers_thread_puts_is_sent_by_it_and_no_other_thread_is_start
     assert publisher._thread is None
 
 
-def test_a_hint_that_nobody_waits_for_is_due_a_moment_later_there_too(heard: Heard) -> None:
+def test_a_hint_that_no_one_waits_for_is_due_a_moment_later_there_too(heard: Heard) -> None:
     publisher = Publisher()
     publisher.send_inline()
     publisher.put(hint("audit"), deferred=True)

@@ -54,7 +54,7 @@ def line(session: McpSession, number: int, at: datetime, *, waits: bool = True, 
     )
 
 
-def test_tries_that_end_the_same_way_are_one_fall_and_a_session_that_was_open_falls_anew(session: McpSession) -> None:
+def test_tries_that_end_the_same_way_are_one_fall_and_a_session_that_was_open_falls_again(session: McpSession) -> None:
     start = timezone.now() - timedelta(minutes=9)
     moments = [start + timedelta(minutes=minute) for minute in range(6)]
     line(session, 1, moments[0])
@@ -112,7 +112,7 @@ def test_the_verb_of_a_host_tells_of_a_fall_once_it_is_committed(
     assert told == [server.uid]
 
 
-def test_the_fall_of_an_own_session_is_told_to_its_owner_alone(session: McpSession, django_user_model: Any) -> None:
+def test_the_fall_of_an_own_session_is_reported_to_its_owner_alone(session: McpSession, django_user_model: Any) -> None:
     bea = django_user_model.objects.create_user("bea", password="x")
     own = session.server.identities.create(kind="personal", name="bea", user=bea)
     McpSession.objects.filter(pk=session.pk).update(identity=own)

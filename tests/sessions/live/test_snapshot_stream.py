@@ -101,7 +101,7 @@ async def test_what_a_page_shows_already_is_not_sent_again(topic: str) -> None:
     assert len(sent) == 1
 
 
-async def test_a_page_is_told_of_no_subscription_that_stood_still_since_it_was_made() -> None:
+async def test_a_page_is_told_of_no_subscription_that_was_stalled_since_it_was_made() -> None:
     made = 1_800_000_000_000
     still, moved = row(ONE, 5, made - OVERLAP_MS - 1), row(OTHER, 5, made + 1)
     sent, now = await joined("subscriptions", made, still, moved, by_time=True)
@@ -109,7 +109,7 @@ async def test_a_page_is_told_of_no_subscription_that_stood_still_since_it_was_m
     assert abs(now - time.time() * 1000) < 60_000, "from where it goes on after a broken connection"
 
 
-async def test_what_moved_right_before_a_page_was_made_is_told_all_the_same() -> None:
+async def test_what_moved_right_before_a_page_was_made_is_reported_all_the_same() -> None:
     made = 1_800_000_000_000
     sent, _ = await joined("subscriptions", made, row(ONE, 5, made - 500), by_time=True)
     assert sent == ["01 v5"]

@@ -110,7 +110,7 @@ def test_what_changed_inside_a_line_is_marked() -> None:
     assert pieces("abc", "xyz") == (Piece("abc"), Piece("xyz"))
 
 
-def test_a_long_line_keeps_what_stands_around_its_change() -> None:
+def test_a_long_line_keeps_what_is_around_its_change() -> None:
     old, new = pieces("a" * 5_000 + "OLD" + "b" * 5_000, "a" * 5_000 + "NEW" + "b" * 5_000)
     assert (old.changed, new.changed) == ("OLD", "NEW")
     assert max(len(old.before), len(old.after)) <= text_difference.AROUND_CHARS + 1
@@ -122,7 +122,7 @@ def test_a_missing_newline_at_the_end_is_a_difference() -> None:
     assert [(line.mark, line.ends) for line in part.text.hunks[0].lines] == [(" ", True), ("-", True), ("+", False)]
 
 
-def test_changes_far_apart_stand_in_hunks_of_their_own() -> None:
+def test_changes_far_apart_are_in_hunks_of_their_own() -> None:
     lines = [str(number) for number in range(40)]
     new = lines.copy()
     new[5:6], new[30] = ["five", "and a half"], "thirty"
@@ -281,14 +281,14 @@ def test_contents_of_one_uri_are_paired_in_their_order() -> None:
     assert [part.how for part in found.parts] == ["same", "text"]
 
 
-def test_a_changed_type_of_equal_content_is_told() -> None:
+def test_a_changed_type_of_equal_content_is_reported() -> None:
     found = compare([text("a")], [text("a", mimeType="text/html")])
     assert found.parts[0].mime_changed
     assert not found.same
     assert found.summary == "Type changed"
 
 
-def test_what_changed_around_equal_content_is_told() -> None:
+def test_what_changed_around_equal_content_is_reported() -> None:
     found = compare([text("a", _meta={"etag": "1"})], [text("a", _meta={"etag": "2"})], others=True)
     assert not found.same
     assert found.summary == "Other fields changed"
@@ -329,7 +329,7 @@ def test_a_thousand_contents_are_cut() -> None:
     assert (len(found.parts), found.hidden) == (MOST_PARTS, 1_000 - MOST_PARTS)
 
 
-def test_a_huge_text_is_told_by_size() -> None:
+def test_a_huge_text_is_reported_by_size() -> None:
     part = compare([text("a")], [text("a" * (MOST_CHARS + 1))]).parts[0]
     assert part.how == "facts"
     assert "Too large" in part.note

@@ -210,7 +210,7 @@ def test_what_a_dead_worker_listened_to_is_a_gap_since_its_last_heartbeat(lease:
     assert fresh(row).state == SubscriptionState.WAITING
 
 
-def test_what_nobody_wrote_down_is_found_by_the_next_life(lease: Lease, row: Subscription) -> None:
+def test_what_no_one_wrote_down_is_found_by_the_next_life(lease: Lease, row: Subscription) -> None:
     since = timezone.now() - timedelta(hours=1)
     listening(lease, row, since)
     with transaction.atomic():

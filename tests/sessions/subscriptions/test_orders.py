@@ -188,7 +188,7 @@ def test_of_two_savers_neither_takes_back_what_the_other_saved(ada: Any, session
     assert (row.webhook_url, bool(row.webhook_sealed), row.keep_count) == (HOOK, True, 3)
 
 
-def test_the_secret_of_a_webhook_is_shown_once_and_stands_nowhere_in_clear(ada: Any, session: McpSession) -> None:
+def test_the_secret_of_a_webhook_is_shown_once_and_is_nowhere_in_clear(ada: Any, session: McpSession) -> None:
     row = subscribe(ada, session.server)
     changed = subscribing.change(actor(ada), ada, row, Settings(webhook_url=HOOK))
     assert changed.secret is not None
@@ -252,7 +252,7 @@ def test_a_held_copy_tests_no_webhook(ada: Any, session: McpSession) -> None:
         subscribing.send_test(actor(ada), ada, row)
 
 
-def test_tests_of_webhooks_are_bounded_a_minute_so_that_nobody_scans_with_them(
+def test_tests_of_webhooks_are_bounded_a_minute_so_that_no_one_scans_with_them(
     ada: Any, session: McpSession, settings: Any
 ) -> None:
     settings.TRIES_PER_MINUTE = 3

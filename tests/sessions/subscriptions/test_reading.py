@@ -41,7 +41,7 @@ def test_what_changed_last_comes_first(session: McpSession) -> None:
     assert uris(read()) == ["a", "b"]
 
 
-def test_every_subscription_stands_on_exactly_one_page(session: McpSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_subscription_is_on_exactly_one_page(session: McpSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "PAGE_SIZE", 1)
     now = timezone.now()
     for number in range(5):  # pairs share the same moment
@@ -134,7 +134,7 @@ def subscription(session: McpSession) -> Subscription:
     return make_subscription(session)
 
 
-def test_gaps_stand_between_the_versions_where_they_began(subscription: Subscription) -> None:
+def test_gaps_are_between_the_versions_where_they_began(subscription: Subscription) -> None:
     add_version(subscription, "1", minutes_ago=60)
     add_gap(subscription, began=50, ended=40, changed=True)
     add_version(subscription, "2", minutes_ago=40)
@@ -144,7 +144,7 @@ def test_gaps_stand_between_the_versions_where_they_began(subscription: Subscrip
     assert words(past.history(subscription)) == ["gap", "v3", "gap", "v2", "gap", "v1"]
 
 
-def test_every_gap_stands_on_the_page_of_its_time(subscription: Subscription, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_gap_is_on_the_page_of_its_time(subscription: Subscription, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past, "PAGE_SIZE", 1)
     add_version(subscription, "1", minutes_ago=60)
     add_gap(subscription, began=50, ended=40)
@@ -189,7 +189,7 @@ def test_a_version_is_compared_with_the_nearest_that_is_kept(subscription: Subsc
     assert shown.difference.summary == "1 line added, 1 removed"
 
 
-def test_a_gap_between_two_compared_versions_is_told(subscription: Subscription) -> None:
+def test_a_gap_between_two_compared_versions_is_reported(subscription: Subscription) -> None:
     first = add_version(subscription, "1", minutes_ago=60)
     add_gap(subscription, began=50, ended=40, changed=True)
     second = add_version(subscription, "2", minutes_ago=40)

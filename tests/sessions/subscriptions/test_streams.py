@@ -145,7 +145,7 @@ async def test_a_stream_that_breaks_is_a_gap_which_the_next_one_closes(lease: Le
         assert (gap.ended_at, gap.changed) == (listening.state_since, True)
 
 
-async def test_what_is_told_of_a_part_is_read_as_the_whole(lease: Lease) -> None:
+async def test_what_is_reported_of_a_part_is_read_as_the_whole(lease: Lease) -> None:
     async with watched(lease) as world:
         stream = await world.listening()
         world.says("second")
@@ -236,7 +236,7 @@ async def test_notifications_that_were_shed_are_made_good_by_a_read(lease: Lease
         await world.row(lambda row: row.newest == 2)
 
 
-async def test_the_end_of_the_session_says_why_nobody_listens(lease: Lease) -> None:
+async def test_the_end_of_the_session_says_why_no_one_listens(lease: Lease) -> None:
     async with watched(lease) as world:
         await world.listening()
         world.watching.over(TransportError(Fault.CONNECTION_LOST, "The pipe broke.", may_have_run=True))

@@ -44,7 +44,7 @@ def fresh(row: Subscription) -> Subscription:
     return Subscription.objects.get(pk=row.pk)
 
 
-def test_a_server_that_cannot_tell_is_read_by_turns_and_says_so(
+def test_a_server_that_cannot_tell_is_read_alternately_and_says_so(
     share_worker: ShareWorker, ada: Any, notes: Notes, note_server: NoteServer
 ) -> None:
     share_worker(MCPADMIN_RESOURCE_POLL_SECONDS="0.5")
@@ -118,7 +118,7 @@ def test_what_is_unsubscribed_is_not_told_any_more_and_can_be_resumed(
 
 
 @ERAS
-def test_what_ended_and_was_resumed_before_its_worker_looked_is_read_anew(
+def test_what_ended_and_was_resumed_before_its_worker_looked_is_read_again(
     era: str, share_worker: ShareWorker, ada: Any, notes: Notes, note_server: NoteServer
 ) -> None:
     share_worker()
@@ -165,7 +165,7 @@ def kept(server: Server) -> list[ValueInput]:
     return [ValueInput(ValueKind(value.kind), value.name, False, value.plain) for value in server.values.all()]
 
 
-def test_each_change_is_told_to_the_webhook_once_and_again_until_it_takes_it(
+def test_each_change_is_reported_to_the_webhook_once_and_again_until_it_takes_it(
     start_worker: StartWorker, ada: Any, notes: Notes, note_server: NoteServer, hook: Hook
 ) -> None:
     notes.write("first")

@@ -78,7 +78,7 @@ def claimed_now() -> Claimed:
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------
-def test_a_change_is_told_and_the_first_read_is_not(row: Subscription) -> None:
+def test_a_change_is_reported_and_the_first_read_is_not(row: Subscription) -> None:
     delivery = WebhookDelivery.objects.get()
     assert (delivery.number, delivery.state) == (2, DeliveryState.PENDING)
     assert webhooks.due() == [(delivery.pk, row.pk)]

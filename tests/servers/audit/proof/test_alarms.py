@@ -119,7 +119,7 @@ def test_a_truncated_export_is_found_with_the_checkpoints_kept_outside(tmp_path:
 
 
 @pytest.mark.usefixtures("tamperable")
-def test_a_failed_verification_stands_on_every_page_of_administrators_until_it_is_acknowledged(
+def test_a_failed_verification_is_on_every_page_of_administrators_until_it_is_acknowledged(
     admin: Any, operator: Any
 ) -> None:
     log.fill(2)

@@ -117,7 +117,7 @@ def stored(admin: Any, actor: Actor) -> Server:
 NEW = {"orders": {"url": "https://mcp.example.com/v2", "headers": {"X-Region": "eu"}}}
 
 
-def test_a_conflict_is_skipped_unless_somebody_decides(admin: Any, stored: Server) -> None:
+def test_a_conflict_is_skipped_unless_someone_decides(admin: Any, stored: Server) -> None:
     (outcome,) = imported(admin, NEW, {0: Decision(Choice.SKIP)})
     stored.refresh_from_db()
     assert (outcome.result, stored.version, stored.url) == ("skipped", 1, "https://mcp.example.com/mcp")

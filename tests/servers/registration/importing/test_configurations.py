@@ -131,7 +131,7 @@ def shown(value: Any) -> str:
     return "sealed" if value.secret else value.text()
 
 
-def test_a_change_is_told_field_by_field_and_no_secret_is_in_it(admin: Any, stored: None) -> None:
+def test_a_change_is_reported_field_by_field_and_no_secret_is_in_it(admin: Any, stored: None) -> None:
     proposal = planned(admin, "broken.json")["Orders"]
     told = {difference.field: (difference.current, difference.yours) for difference in proposal.differences}
     assert told == {

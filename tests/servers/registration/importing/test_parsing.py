@@ -114,7 +114,7 @@ def test_what_the_child_read_is_what_was_written() -> None:
     }
 
 
-def test_names_that_stand_twice_are_known_after_the_child_too() -> None:
+def test_names_that_occur_twice_are_known_after_the_child_too() -> None:
     document = read("mcpServers: {a: {command: x}, a: {command: y}}")
     assert document.doubles == ("a",)
 

@@ -145,7 +145,7 @@ def test_no_secret_is_in_an_export(form: Form, own: bool, admin: Any, actor: Act
     assert len(entries) == 10
 
 
-def test_what_stood_in_clear_is_needed_when_the_export_comes_back(admin: Any, actor: Actor) -> None:
+def test_what_was_in_clear_is_needed_when_the_export_comes_back(admin: Any, actor: Actor) -> None:
     data = over_stdio(arguments=["--token", "t-1", "--level", "debug"])
     registering.register(actor, admin, data)
     document = read(export(Server.objects.all(), Form.VS_CODE))

@@ -90,7 +90,7 @@ def test_an_image_runs_by_its_digest_also_offline_and_a_moved_tag_is_offered(
     assert "could not be looked up in the container registry" in waiting.fault_detail
 
 
-def test_versions_that_nobody_can_go_back_to_are_removed_from_the_disk(
+def test_versions_that_no_one_can_go_back_to_are_removed_from_the_disk(
     shared_worker: WorkerProcess, tmp_path: Path, admin_user: Any
 ) -> None:
     machine = Engine(tmp_path)

@@ -85,7 +85,7 @@ async def test_an_answer_that_is_none_reaches_the_server_as_an_internal_error(an
     assert reply["error"] == {"code": -32603, "message": "Internal error"}
 
 
-async def test_a_crash_of_whoever_answers_tells_the_server_nothing_and_leaves_the_session_alive() -> None:
+async def test_a_crash_of_the_answerer_tells_the_server_nothing_and_leaves_the_session_alive() -> None:
     async def crash(asked: InputRequest) -> dict[str, Any]:
         raise ValueError("the secret is 42")
 
@@ -214,7 +214,7 @@ async def test_the_rate_of_a_minute_is_kept_also_when_each_question_is_answered_
     assert replies[4]["error"]["code"] == -32603
 
 
-async def test_the_idle_time_of_a_call_stands_still_while_we_answer_but_the_total_does_not() -> None:
+async def test_the_idle_time_of_a_call_is_paused_while_we_answer_but_the_total_is_not() -> None:
     async def slowly(asked: InputRequest) -> dict[str, Any]:
         await asyncio.sleep(2.5)
         return await defaults(asked)
@@ -283,7 +283,7 @@ async def test_what_is_declared_follows_from_who_answers() -> None:
     }
 
 
-async def test_a_capability_that_nobody_answers_is_our_own_fault() -> None:
+async def test_a_capability_that_no_one_answers_is_our_own_fault() -> None:
     async def open_transport(**_: Any) -> Any:
         raise AssertionError("never opened")
 

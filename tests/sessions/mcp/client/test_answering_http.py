@@ -86,7 +86,7 @@ async def test_a_question_on_the_get_stream_is_answered_and_belongs_to_the_only_
         assert made.of(ServerAsked) == [ServerAsked(ELICIT, "request", "e-1", "c")]
 
 
-async def test_of_two_calls_the_one_whose_stream_asked_is_named_and_only_its_time_stands_still() -> None:
+async def test_of_two_calls_the_one_whose_stream_asked_is_named_and_only_its_time_is_paused() -> None:
     answers = Answers()
 
     async def on_call(asked: Asked, line: Line) -> None:

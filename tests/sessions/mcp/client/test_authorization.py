@@ -83,7 +83,7 @@ async def test_a_refresh_that_fails_early_is_no_reason_to_fail_while_the_token_h
     assert store.grant.refresh_token == "r1"  # nothing was refused, so the refresh token is kept
 
 
-async def test_a_token_that_still_holds_is_sent_at_once_while_its_renewal_hangs_and_nobody_is_hammered() -> None:
+async def test_a_token_that_still_holds_is_sent_at_once_while_its_renewal_hangs_and_no_one_is_hammered() -> None:
     world, store = World(), Store()
     authorization = await signed_in(world, store)
     world.now += 950
@@ -242,7 +242,7 @@ async def test_without_a_person_each_call_is_told_of_the_missing_permission_howe
     assert world.signed_in == 1
 
 
-async def test_a_permission_that_was_given_and_is_still_asked_for_sends_nobody_to_sign_in_again() -> None:
+async def test_a_permission_that_was_given_and_is_still_asked_for_sends_no_one_to_sign_in_again() -> None:
     world, store = World(), Store()
     trial = (await signed_in(world, store)).trial("tools/call")
     await token(trial)

@@ -34,7 +34,7 @@ async def test_nothing_of_the_old_authorization_server_is_shown_to_the_new_one()
 
 
 @pytest.mark.parametrize("error", ["invalid_client", "unauthorized_client"])
-async def test_a_client_that_the_server_forgot_is_registered_anew_once(error: str) -> None:
+async def test_a_client_that_the_server_forgot_is_registered_again_once(error: str) -> None:
     world, store = World(), Store()
     world.refuse = [{"error": error}]
     await signed_in(world, store)
@@ -46,7 +46,7 @@ async def test_a_client_that_the_server_forgot_is_registered_anew_once(error: st
         await trial.refused(Refusal(401))
 
 
-async def test_a_client_that_the_server_forgot_is_registered_anew_after_a_refused_renewal() -> None:
+async def test_a_client_that_the_server_forgot_is_registered_again_after_a_refused_renewal() -> None:
     world, store = World(), Store()
     await signed_in(world, store)
     session = world.authorization(store, person=False)
@@ -85,7 +85,7 @@ async def test_a_registration_is_kept_though_the_person_does_not_come_back() -> 
     assert len(first.state) >= 43
 
 
-async def test_a_sign_in_from_which_nobody_came_back_is_followed_by_one_with_a_new_client() -> None:
+async def test_a_sign_in_from_which_no_one_came_back_is_followed_by_one_with_a_new_client() -> None:
     """A server that no longer knows the client says so on its own page, so nothing comes back."""
     world, store = World(), Store()
     authorization = world.authorization(store, person=False)
@@ -114,7 +114,7 @@ async def test_a_document_that_the_server_could_not_fetch_is_followed_by_a_regis
     assert world.registered == 1
 
 
-async def test_a_client_id_that_was_entered_stays_bound_to_its_issuer_though_nobody_came_back() -> None:
+async def test_a_client_id_that_was_entered_stays_bound_to_its_issuer_though_no_one_came_back() -> None:
     world, store = World(), Store()
     by_hand = world.authorization(store, person=False, client_id="mine")
     await by_hand.begin()
@@ -177,7 +177,7 @@ async def test_a_client_that_was_entered_for_everyone_is_used_at_its_issuer_befo
     assert "client_id=new.example-1" in elsewhere.url
 
 
-async def test_a_sign_in_that_nobody_completes_leaves_our_tokens_the_client_that_they_were_given_to() -> None:
+async def test_a_sign_in_that_no_one_completes_leaves_our_tokens_the_client_that_they_were_given_to() -> None:
     world, store = World(), Store()
     session = await signed_in(world, store)
     by_hand = world.authorization(store, person=False, client_id="other", client_secret="mistyped")
@@ -273,7 +273,7 @@ async def test_a_token_is_sent_to_its_own_origin_only(url: str) -> None:
     assert await trial.headers("POST", "https://mcp.example/mcp/sub") == {"Authorization": "Bearer t1"}
 
 
-async def test_a_service_gets_its_token_without_anybody_and_renews_it() -> None:
+async def test_a_service_gets_its_token_without_anyone_and_renews_it() -> None:
     world, store = World(), Store()
     world.rotates = False
     service = {"flow": "client_credentials", "client_id": "me", "client_secret": "s", "person": False}

@@ -131,7 +131,7 @@ async def test_a_wait_without_a_deadline_gets_one_later(deadlines: Deadlines) ->
     assert ended == ["late"]
 
 
-async def test_the_timer_does_not_hold_what_nobody_needs_any_more() -> None:
+async def test_the_timer_does_not_hold_what_no_one_needs_any_more() -> None:
     made = Deadlines(asyncio.get_running_loop())
     with made.at(now() + 600):
         pass

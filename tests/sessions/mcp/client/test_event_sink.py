@@ -28,7 +28,7 @@ async def until_told(heard: list[Event], times: int) -> list[int]:
     return counts
 
 
-async def test_the_last_drops_of_a_flood_are_told_although_no_event_follows(heard: list[Event]) -> None:
+async def test_the_last_drops_of_a_flood_are_reported_although_no_event_follows(heard: list[Event]) -> None:
     told = telling_into(heard)
     for _ in range(30):
         told.emit(LogMessage("info", None, "again"))
@@ -36,7 +36,7 @@ async def test_the_last_drops_of_a_flood_are_told_although_no_event_follows(hear
     assert await until_told(heard, 1) == [25]
 
 
-async def test_a_second_flood_is_told_as_well(heard: list[Event]) -> None:
+async def test_a_second_flood_is_reported_as_well(heard: list[Event]) -> None:
     told = telling_into(heard)
     for number in (1, 2):
         for _ in range(10):

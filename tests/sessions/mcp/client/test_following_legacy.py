@@ -170,7 +170,7 @@ async def test_a_subscription_without_an_answer_is_refused_and_taken_back_when_i
         assert asked_for(peer, "unsubscribe") == [A]
 
 
-async def test_after_a_renewal_everything_is_asked_for_again_and_the_gap_is_told() -> None:
+async def test_after_a_renewal_everything_is_asked_for_again_and_the_gap_is_reported() -> None:
     server = Sessions()
     async with scripted_http(server.script) as peer, connected(http(peer.url)) as made:
         await made.client.follow([A, B], [ListKind.TOOLS])
@@ -238,7 +238,7 @@ async def test_a_log_level_that_does_not_exist_is_refused_here() -> None:
         assert server.level == "notice"
 
 
-async def test_updates_come_on_the_get_stream_and_its_loss_and_return_are_told() -> None:
+async def test_updates_come_on_the_get_stream_and_its_loss_and_return_are_reported() -> None:
     server = Sessions()
     async with scripted_http(server.script) as peer, connected(http(peer.url)) as made:
         await made.client.follow([A])
@@ -302,7 +302,7 @@ async def test_a_server_that_has_no_get_stream_any_more_is_not_asked_again(monke
         assert peer.count("GET") == 2
 
 
-async def test_a_server_without_a_get_stream_is_followed_and_the_doubt_is_told() -> None:
+async def test_a_server_without_a_get_stream_is_followed_and_the_doubt_is_reported() -> None:
     server = Sessions(streams=None)
     async with scripted_http(server.script) as peer, connected(http(peer.url)) as made:
         assert (await made.client.follow([A])).resources == {A}

@@ -209,7 +209,7 @@ async def test_wanting_nothing_closes_the_stream() -> None:
 
 
 @pytest.mark.parametrize("end", ["drop", "finish", "cancel"])
-async def test_a_stream_that_ends_is_told_and_opened_again_under_a_new_id(end: str) -> None:
+async def test_a_stream_that_ends_is_reported_and_opened_again_under_a_new_id(end: str) -> None:
     feeds = Feeds()
     async with feeding(feeds) as url, connected(http(url)) as made:
         first = await followed(made, feeds, resources=[A], lists=[ListKind.TOOLS])
@@ -228,7 +228,7 @@ async def test_a_stream_that_ends_is_told_and_opened_again_under_a_new_id(end: s
         assert (made.client.in_flight, len(listen_tasks())) == (1, 1)
 
 
-async def test_many_losses_are_told_once_until_it_works_again() -> None:
+async def test_many_losses_are_reported_once_until_it_works_again() -> None:
     feeds = Feeds()
     async with feeding(feeds) as url, connected(http(url)) as made:
         first = await followed(made, feeds, resources=[A])
@@ -331,7 +331,7 @@ async def test_a_second_acknowledgement_is_a_violation_and_changes_nothing() -> 
         assert len(made.of(Following)) == 1
 
 
-async def test_a_flood_is_cut_but_following_and_its_loss_are_always_told() -> None:
+async def test_a_flood_is_cut_but_following_and_its_loss_are_always_reported() -> None:
     feeds = Feeds()
     few = Limits(events_per_second=1, events_burst=5)
     async with feeding(feeds) as url, connected(http(url, limits=few), limits=few) as made:

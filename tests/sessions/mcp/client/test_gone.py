@@ -45,7 +45,7 @@ async def test_the_server_took_its_question_back() -> None:
         assert await person.why == WithdrawalReason.WITHDRAWN
 
 
-async def test_who_answers_hears_that_the_connection_is_over() -> None:
+async def test_who_answers_learns_that_the_connection_is_over() -> None:
     person = Person()
     async with connected(asking(), capabilities=None, answers={ELICIT: person}) as made:
         await asked(made, person)

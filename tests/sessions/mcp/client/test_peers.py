@@ -129,7 +129,7 @@ async def test_prompts_and_completions_are_asked_of_the_server(transport: str) -
             assert "Engineering" in completed["completion"]["values"]
 
 
-async def test_the_steps_of_a_connection_are_told_in_order() -> None:
+async def test_the_steps_of_a_connection_are_reported_in_order() -> None:
     with spec_of("sdk2", "http") as spec:
         steps: list[Step] = []
         client = unconnected(spec)

@@ -107,7 +107,7 @@ async def test_a_refusal_fails_the_task_and_its_result_is_the_error_of_the_reque
         assert (state["status"], state["statusMessage"]) == ("failed", "Not today")
 
 
-async def test_a_task_that_the_server_cancels_asks_nobody_any_more_and_cannot_be_cancelled_twice() -> None:
+async def test_a_task_that_the_server_cancels_asks_no_one_any_more_and_cannot_be_cancelled_twice() -> None:
     person = Person()
     async with server(person.answer) as made:
         task_id = await begun(made)

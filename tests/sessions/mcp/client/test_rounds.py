@@ -169,7 +169,7 @@ async def test_an_oversized_state_is_refused_without_a_word_of_it() -> None:
     assert len(calls(peer)) == 1
 
 
-async def test_too_many_questions_in_one_round_are_put_to_nobody() -> None:
+async def test_too_many_questions_in_one_round_are_put_to_no_one() -> None:
     questions = {f"q{n}": WHO["who"] for n in range(5)}
     error, _, made = await fail_call(in_turn(wanted(**questions)), limits=Limits(open_server_requests=4))
     assert error.fault is Fault.SERVER_REQUEST_LIMIT
@@ -192,7 +192,7 @@ async def test_more_questions_than_a_minute_allows_end_the_call() -> None:
         {"method": ELICIT, "params": {"mode": "url", "url": "https://a.example", "message": "m"}},
     ],
 )
-async def test_a_question_that_was_not_offered_ends_the_call_before_anybody_is_asked(question: Any) -> None:
+async def test_a_question_that_was_not_offered_ends_the_call_before_anyone_is_asked(question: Any) -> None:
     offered = {"capabilities": {"elicitation": {"form": {}}}, "answers": {ELICIT: defaults}}
     error, peer, made = await fail_call(in_turn(wanted(**WHO, other=question)), **offered)
     assert isinstance(error, ProtocolError)
@@ -394,7 +394,7 @@ async def test_a_call_whose_answerer_breaks_or_whose_time_ends_during_a_visit_di
             assert (caught.value.fault, caught.value.may_have_run) == (fault, False)
 
 
-async def test_the_error_stays_an_error_where_nobody_is_there_to_visit() -> None:
+async def test_the_error_stays_an_error_where_no_one_is_there_to_visit() -> None:
     async with connected(asking(), capabilities=None, answers={ELICIT: refuse}) as made:
         with pytest.raises(RpcError) as caught:
             await required(made, VISIT)

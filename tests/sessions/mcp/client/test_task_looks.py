@@ -114,7 +114,7 @@ async def test_a_task_without_a_life_is_not_asked_for(ttl: int) -> None:
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_task_that_nobody_asked_for_is_an_invalid_result(transport: str) -> None:
+async def test_a_task_that_no_one_asked_for_is_an_invalid_result(transport: str) -> None:
     async with scripted_http(over_http(TaskServer("modern"))) as peer:
         spec = http(peer.url) if transport == "http" else StdioSpec(sys.executable, (SERVER, "modern"))
         async with connected(spec) as made:

@@ -23,7 +23,7 @@ async def refuse(asked: InputRequest) -> Mapping[str, Any]:
 # -- final states
 
 
-async def test_a_call_that_becomes_a_task_ends_with_its_result_and_every_state_is_told(place: Setting) -> None:
+async def test_a_call_that_becomes_a_task_ends_with_its_result_and_every_state_is_reported(place: Setting) -> None:
     told: list[TaskState] = []
     result = await place.made.client.call_tool("quick", {"a": 1}, task=TaskOptions(60_000, told.append))
     assert text(result) == "done"

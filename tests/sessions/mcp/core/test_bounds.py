@@ -71,7 +71,7 @@ def test_a_cursor_that_comes_again_stops_the_reading() -> None:
     assert reading.listing().limited_by is Fault.CURSOR_REPEATED
 
 
-def test_pages_and_items_are_bounded_and_the_cut_is_told() -> None:
+def test_pages_and_items_are_bounded_and_the_cut_is_reported() -> None:
     many_pages = pages(list_pages=3)
     for number in range(3):
         many_pages.add({"tools": [tool(f"t{number}")], "nextCursor": str(number)})

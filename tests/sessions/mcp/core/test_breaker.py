@@ -16,7 +16,7 @@ def test_it_opens_with_one_failure_more_than_the_limit_and_stays_open_at_the_slo
     assert all(breaker.failed(minute * 60.0) for minute in range(1, 10))
 
 
-def test_after_a_reset_it_counts_anew() -> None:
+def test_after_a_reset_it_counts_again() -> None:
     breaker = Breaker(limit=1, window=10)
     breaker.failed(0)
     assert breaker.failed(1)

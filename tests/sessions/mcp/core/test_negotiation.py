@@ -268,7 +268,7 @@ def test_a_server_that_keeps_refusing_the_revision_it_names_is_asked_twice_only(
     assert isinstance(error, RpcError)
 
 
-def test_when_both_ways_fail_both_are_told() -> None:
+def test_when_both_ways_fail_both_are_reported() -> None:
     _, error = run([lost(Fault.CONNECTION_LOST), lost(Fault.PROCESS_EXITED)], exchange=False)
     assert isinstance(error, TransportError)
     _, error = run([RpcError(-32600, "task group died", http_status=500), http(500)])

@@ -91,7 +91,7 @@ TEXT = {"content": [{"type": "text", "text": "a task was made"}]}
         ({"resultType": "strange"}, False, "complete"),
     ],
 )
-def test_a_legacy_result_that_announces_a_task_is_one_whatever_content_stands_beside_it(
+def test_a_legacy_result_that_announces_a_task_is_one_whatever_content_is_beside_it(
     result: Any, wants_task: bool, kind: str
 ) -> None:
     assert check_result(result, "tools/call", LEGACY, {}, wants_task=wants_task) == kind
@@ -221,7 +221,7 @@ def test_an_empty_declaration_means_forms_and_urls_need_the_word(declared: Any, 
     assert elicitation_modes(declared) == modes
 
 
-def test_nobody_who_answers_means_nothing_is_declared_but_tasks() -> None:
+def test_no_one_who_answers_means_nothing_is_declared_but_tasks() -> None:
     assert derived((), roots=False) == EXTENSION
     assert derived((ELICIT,), roots=True) == EXTENSION | {
         "elicitation": {"form": {}, "url": {}},

@@ -129,7 +129,7 @@ def test_an_error_on_a_refused_http_request_belongs_to_it_whatever_id_the_server
     assert answered.error.http_status == 400
 
 
-def test_a_foreign_id_in_a_good_http_answer_belongs_to_nobody() -> None:
+def test_a_foreign_id_in_a_good_http_answer_belongs_to_no_one() -> None:
     machine = session()
     _, outgoing = machine.request("tools/call")
     (event,) = machine.receive(wire(id="somebody-else", result={}), outgoing)
@@ -197,7 +197,7 @@ def test_metadata_of_the_caller_travels_below_ours() -> None:
     assert (sent["traceparent"], sent["io.modelcontextprotocol/logLevel"]) == ("00-a-b-01", "warning")
 
 
-def test_what_is_declared_anew_reaches_a_modern_server_with_the_next_request() -> None:
+def test_what_is_declared_again_reaches_a_modern_server_with_the_next_request() -> None:
     machine = session(MODERN)
     machine.declare({})
     _, outgoing = machine.request("tools/list")

@@ -77,7 +77,7 @@ def test_the_browser_carries_everything_that_binds_the_answer_to_this_sign_in() 
 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"], "S256"])
-def test_without_s256_nothing_is_registered_and_nobody_is_sent_anywhere(methods: Any) -> None:
+def test_without_s256_nothing_is_registered_and_no_one_is_sent_anywhere(methods: Any) -> None:
     with pytest.raises(AuthorizationError, match="does not advertise support for PKCE"):
         begun(world(registered=500, code_challenge_methods_supported=methods))
 
@@ -373,7 +373,7 @@ def test_a_sign_in_survives_its_rest_as_json() -> None:
         assert secret not in repr(pending)
 
 
-def test_nobody_is_sent_to_this_machine_by_a_server_elsewhere() -> None:
+def test_no_one_is_sent_to_this_machine_by_a_server_elsewhere() -> None:
     found = world(authorization_endpoint="http://127.0.0.1:8080/authorize")
     with pytest.raises(AuthorizationError, match="is on this machine and the server is not"):
         begun(found)

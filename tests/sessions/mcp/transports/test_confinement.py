@@ -292,7 +292,7 @@ async def test_the_folder_of_a_script_is_readable_and_what_is_not_granted_is_nam
 
 
 @pytest.mark.parametrize(("grant", "done"), [("read", "read 1, written 0"), ("write", "read 1, written 1")])
-async def test_a_folder_can_be_granted_for_reading_or_for_writing_whoever_owns_it(
+async def test_a_folder_can_be_granted_for_reading_or_for_writing_regardless_of_its_owner(
     grant: str, done: str, folder: Path
 ) -> None:
     given = folder / "given"

@@ -127,7 +127,7 @@ def test_no_container_survives_a_killed_worker(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("grant", "done"), [("read", "read 1, written 0"), ("write", "read 1, written 1")])
-async def test_a_folder_can_be_granted_to_a_container_whoever_owns_it(
+async def test_a_folder_can_be_granted_to_a_container_regardless_of_its_owner(
     grant: str, done: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what lies inside of it and is the server's own stays writable."""

@@ -77,7 +77,7 @@ async def test_a_remembered_url_saves_the_redirect() -> None:
 
 
 @pytest.mark.parametrize("refusal", [unsupported, unknown])
-async def test_a_server_that_became_modern_is_found_out_once_and_remembered_anew(refusal: Script) -> None:
+async def test_a_server_that_became_modern_is_found_out_once_and_remembered_again(refusal: Script) -> None:
     async def script(asked: Asked, line: Line) -> None:
         await (line.result(asked, DISCOVERED) if asked.method == "server/discover" else refusal(asked, line))
 

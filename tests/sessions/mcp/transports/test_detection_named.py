@@ -46,7 +46,7 @@ async def test_a_legacy_revision_that_the_server_names_is_used(revision: str, di
         assert len(asked_for(peer)) <= 2
 
 
-async def test_a_server_that_names_only_what_nobody_speaks_is_incompatible_and_says_so() -> None:
+async def test_a_server_that_names_only_what_no_one_speaks_is_incompatible_and_says_so() -> None:
     async with scripted_http(refusing_all_but("2023-01-01")) as peer:
         with pytest.raises(IncompatibleVersion, match="2023-01-01"):
             await unconnected(http(peer.url)).connect()

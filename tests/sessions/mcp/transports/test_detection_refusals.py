@@ -13,7 +13,7 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("status", [400, 404, 405])
-async def test_where_neither_transport_is_spoken_both_are_told(status: int) -> None:
+async def test_where_neither_transport_is_spoken_both_are_reported(status: int) -> None:
     error, peer = await refused(refusing(status))
     assert isinstance(error, HttpError)
     assert (error.fault, error.status) == (Fault.HTTP_STATUS, status)
@@ -21,13 +21,13 @@ async def test_where_neither_transport_is_spoken_both_are_told(status: int) -> N
     assert peer.methods() == ["server/discover", "initialize", "GET"]
 
 
-async def test_a_web_page_where_the_endpoint_should_be_is_told_as_no_mcp_endpoint() -> None:
+async def test_a_web_page_where_the_endpoint_should_be_is_reported_as_no_mcp_endpoint() -> None:
     error, _ = await refused(refusing(405, get=page))
     assert (error.fault, error.permanent) == (Fault.NOT_MCP, True)
     assert "405" in error.detail
 
 
-async def test_a_stream_that_asks_for_authorization_is_told_as_such() -> None:
+async def test_a_stream_that_asks_for_authorization_is_reported_as_such() -> None:
     async def unauthorized(asked: Asked, line: Line) -> None:
         await line.reply(401, kind="", WWW_Authenticate="Bearer a=b")
 

@@ -225,7 +225,7 @@ async def test_a_name_that_hangs_is_looked_up_once_at_a_time_however_many_ask_an
     assert resolver.asked == ["silent-for-many.test"] * 2, "an answer is for those who waited for it"
 
 
-async def test_a_lookup_that_nobody_waits_for_any_more_is_not_begun(
+async def test_a_lookup_that_no_one_waits_for_any_more_is_not_begun(
     resolver: Resolver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ThreadPoolExecutor(1) as one_thread:

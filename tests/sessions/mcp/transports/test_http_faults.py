@@ -160,7 +160,7 @@ async def test_a_wrong_answer_fails_the_call_once_as_unknown_and_spares_the_sess
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("data", NO_ANSWERS_OF_A_STREAM)
-async def test_an_event_that_cannot_be_an_answer_is_told_and_the_answer_after_it_is_taken(
+async def test_an_event_that_cannot_be_an_answer_is_reported_and_the_answer_after_it_is_taken(
     era: Callable[..., Script], data: str
 ) -> None:
     async def noisy(asked: Asked, line: Line) -> None:

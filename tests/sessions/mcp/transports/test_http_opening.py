@@ -122,7 +122,7 @@ async def test_a_host_whose_name_cannot_be_shown_in_unicode_is_one_like_any_othe
         assert peer.asked[0].headers["host"].startswith(f"{EMOJI}:")
 
 
-async def test_a_redirect_to_a_host_whose_name_cannot_be_shown_is_told() -> None:
+async def test_a_redirect_to_a_host_whose_name_cannot_be_shown_is_reported() -> None:
     error, _ = await open_error(lambda asked, line: line.reply(307, kind="", Location=f"https://{EMOJI}/"))
     assert error.fault is Fault.REDIRECTED
     assert EMOJI in error.detail
@@ -137,7 +137,7 @@ async def test_a_circle_of_redirects_ends() -> None:
     assert len(peer.asked) == 4
 
 
-async def test_a_redirect_that_names_no_address_is_told_as_such() -> None:
+async def test_a_redirect_that_names_no_address_is_reported_as_such() -> None:
     error, peer = await open_error(lambda asked, line: line.reply(307, kind=""))
     assert error.fault is Fault.REDIRECTED
     assert error.detail == "The server redirects (HTTP 307) but names no address: the Location header is missing."
@@ -207,7 +207,7 @@ async def test_a_session_id_may_be_as_long_as_a_signed_token_and_is_sent_back_wh
 
 
 @pytest.mark.parametrize("session", ["s" * 16_385, "two words", "s\xe9ance"])
-async def test_a_session_id_that_cannot_be_sent_back_is_told(session: str) -> None:
+async def test_a_session_id_that_cannot_be_sent_back_is_reported(session: str) -> None:
     script = legacy(lambda asked, line: line.result(asked, OK), session=session)
     async with scripted_http(script) as peer, connected(http(peer.url)) as made:
         await made.client.call_tool("t", {})
@@ -230,7 +230,7 @@ def answering_initialized(status: int, body: bytes = b"") -> Script:
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 501, 503])
-async def test_an_error_in_answer_to_initialized_is_told_and_the_session_is_used(status: int) -> None:
+async def test_an_error_in_answer_to_initialized_is_reported_and_the_session_is_used(status: int) -> None:
     body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'
     async with scripted_http(answering_initialized(status, body)) as peer, connected(http(peer.url)) as made:
         assert (await made.client.call_tool("t", {})).raw == OK

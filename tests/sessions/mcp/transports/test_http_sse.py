@@ -164,7 +164,7 @@ async def test_a_greeting_of_another_name_may_come_before_the_endpoint() -> None
         ]
 
 
-async def test_a_stream_that_ends_before_it_names_its_endpoint_is_told_as_such() -> None:
+async def test_a_stream_that_ends_before_it_names_its_endpoint_is_reported_as_such() -> None:
     server = SseServer()
 
     async def short(asked: Asked, line: Line) -> None:
@@ -259,7 +259,7 @@ async def test_a_refused_post_fails_its_own_request_only_and_is_never_repeated(
         assert peer.count("tools/call") == 1
 
 
-async def test_a_second_endpoint_is_not_used_and_is_told() -> None:
+async def test_a_second_endpoint_is_not_used_and_is_reported() -> None:
     server = SseServer()
     async with session(server) as (made, peer):
         await server.event("endpoint", "/elsewhere")
@@ -302,7 +302,7 @@ async def test_an_event_over_the_limit_fails_the_call_by_name() -> None:
 
 
 @pytest.mark.parametrize("data", NO_ANSWERS_OF_A_STREAM)
-async def test_an_event_that_cannot_be_an_answer_is_told_and_harms_no_call(data: str) -> None:
+async def test_an_event_that_cannot_be_an_answer_is_reported_and_harms_no_call(data: str) -> None:
     async def noisy(server: SseServer, asked: Asked, line: Line) -> None:
         await server.event("message", data)
         await answer_before_the_post_ends(server, asked, line)
@@ -332,7 +332,7 @@ async def test_a_post_that_never_ends_does_not_hold_an_answer_that_is_in() -> No
         assert (await made.client.call_tool("t", {})).raw == OK
 
 
-async def test_giving_up_a_call_is_told_to_the_server_by_a_notification() -> None:
+async def test_giving_up_a_call_is_reported_to_the_server_by_a_notification() -> None:
     called = asyncio.Event()
 
     async def silent(server: SseServer, asked: Asked, line: Line) -> None:

@@ -63,7 +63,7 @@ def can_open(name: str) -> bool:
     return any(name == opener or name.startswith(f"{opener}.") for opener in OPENERS)
 
 
-def test_only_transports_can_open_a_connection_to_what_somebody_wrote() -> None:
+def test_only_transports_can_open_a_connection_to_what_someone_wrote() -> None:
     able = {path for path, (imports_an_opener, _) in openings().items() if imports_an_opener}
     assert {path for path in able if not path.startswith("sessions/mcp/transports/")} == set(WRITTEN)
 

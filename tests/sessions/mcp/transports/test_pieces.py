@@ -36,7 +36,7 @@ def test_lines_are_the_same_however_the_bytes_arrive(lines: list[bytes], places:
 
 
 @given(st.integers(11, 200), st.lists(st.integers(0, 300), max_size=8))
-def test_a_line_over_the_cap_is_told_with_its_beginning_then_with_its_end_and_the_next_is_whole(
+def test_a_line_over_the_cap_is_reported_with_its_beginning_then_with_its_end_and_the_next_is_whole(
     size: int, places: list[int]
 ) -> None:
     framing = Lines(10)

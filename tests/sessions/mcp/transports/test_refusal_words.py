@@ -80,7 +80,7 @@ async def test_a_403_to_a_request_without_a_credential_is_no_question_of_its_rig
     assert "carried no credential" in error.detail
 
 
-async def test_a_403_to_a_request_with_a_credential_speaks_of_it(kind: str) -> None:
+async def test_a_403_to_a_request_with_a_credential_mentions_it(kind: str) -> None:
     more = {"headers": lambda: {"X-Key": "k"}, "credential": True}
     error = await refused(kind, refusing(403, b"go away", "text/plain"), **more)
     assert error.fault is Fault.FORBIDDEN

@@ -71,7 +71,7 @@ async def test_a_relative_command_is_found_from_its_working_directory(tmp_path: 
         assert await call(made, "echo", text="here") == "here"
 
 
-async def test_a_command_that_exits_at_once_is_told_with_its_code_and_last_words() -> None:
+async def test_a_command_that_exits_at_once_is_reported_with_its_code_and_last_words() -> None:
     client = unconnected(script("first_words", "exit"))
     with pytest.raises(TransportError) as caught:
         await client.connect()

@@ -84,7 +84,7 @@ async def test_a_call_to_a_child_whose_input_is_closed_was_certainly_not_execute
             assert (result.fault, result.may_have_run) == (fault, False)
 
 
-async def test_a_child_that_does_not_read_blocks_nobody_else_and_is_bounded_by_deadlines() -> None:
+async def test_a_child_that_does_not_read_blocks_no_one_else_and_is_bounded_by_deadlines() -> None:
     async with connected(script("server")) as other:
         before = children()
         async with connected(script("server")) as made:

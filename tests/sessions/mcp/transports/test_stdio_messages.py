@@ -87,7 +87,7 @@ async def test_an_unreadable_error_that_names_no_request_ends_the_calls_of_every
 
 
 @pytest.mark.parametrize("line", NO_ANSWERS)
-async def test_a_message_that_cannot_be_an_answer_is_told_and_harms_no_call(line: str) -> None:
+async def test_a_message_that_cannot_be_an_answer_is_reported_and_harms_no_call(line: str) -> None:
     async with connected(script("server")) as made:
         before = len(made.of(ProtocolViolation))
         other = asyncio.create_task(made.client.call_tool("sleep", {"seconds": 0.1}))

@@ -100,7 +100,7 @@ async def close_at_probe(connection: ServerConnection, message: dict[str, Any]) 
     return False
 
 
-async def test_a_connection_that_closes_at_the_probe_is_made_anew_and_initialized() -> None:
+async def test_a_connection_that_closes_at_the_probe_is_made_again_and_initialized() -> None:
     async with session(close_at_probe) as (made, peer):
         assert made.connected.era == "legacy"
         assert peer.methods()[:2] == ["server/discover", "initialize"]
@@ -179,7 +179,7 @@ async def test_a_frame_that_is_no_message_ends_the_call_by_name_and_the_connecti
         (4999, "unknown reason"),
     ],
 )
-async def test_a_close_code_is_told_in_words_and_its_reason_is_not_trusted(code: int, words: str) -> None:
+async def test_a_close_code_is_reported_in_words_and_its_reason_is_not_trusted(code: int, words: str) -> None:
     async def close(connection: ServerConnection, message: dict[str, Any]) -> None:
         await connection.close(code, "\x1b[31mhostile")
 
@@ -199,7 +199,7 @@ async def test_a_connection_that_breaks_without_a_close_is_lost() -> None:
     assert (error.fault, error.may_have_run) == (Fault.CONNECTION_LOST, True)
 
 
-async def test_a_text_frame_that_cannot_be_an_answer_is_told_and_harms_no_call() -> None:
+async def test_a_text_frame_that_cannot_be_an_answer_is_reported_and_harms_no_call() -> None:
     async def noisy(connection: ServerConnection, message: dict[str, Any]) -> bool:
         if message.get("method") == "tools/call":
             for frame in frames:
@@ -212,7 +212,7 @@ async def test_a_text_frame_that_cannot_be_an_answer_is_told_and_harms_no_call()
         assert len(made.of(ProtocolViolation)) == len(frames)
 
 
-async def test_an_answer_that_is_no_json_ends_the_session_as_nobody_can_tell_whose_it_was() -> None:
+async def test_an_answer_that_is_no_json_ends_the_session_as_no_one_can_tell_whose_it_was() -> None:
     async def rubbish(connection: ServerConnection, message: dict[str, Any]) -> None:
         await connection.send('{"jsonrpc": "2.0", "result": nothing}')
 
