@@ -38,13 +38,13 @@ class ConfirmationReasons:
         return self.name or self.unknown or bool(self.doubt) or bool(self.breaking)
 
 
-def second_thought(call: Call) -> ConfirmationReasons:
+def confirmation_reasons(call: Call) -> ConfirmationReasons:
     """At most two queries."""
     found = _definition(call.method, call.target, identity=call.identity_id)
-    return thought_of(found, call.method, call.definition_digest, call.doubt, unknown=call.effect_unknown)
+    return reasons_of(found, call.method, call.definition_digest, call.doubt, unknown=call.effect_unknown)
 
 
-def thought_of(
+def reasons_of(
     definition: Definition | None, method: str, digest: str, doubt: str, *, unknown: bool
 ) -> ConfirmationReasons:
     """`digest` identifies the definition that the arguments were made for."""

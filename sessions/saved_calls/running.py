@@ -8,16 +8,16 @@ from servers.audit import payloads
 from servers.audit.record import Actor
 from sessions.calls.arguments import Rejected
 from sessions.calls.placing import Origin, SubmittedArguments, place
-from sessions.calls.repeating import ConfirmationReasons, definition_for, thought_of, twin_among
+from sessions.calls.repeating import ConfirmationReasons, definition_for, reasons_of, twin_among
 from sessions.models import Call, SavedCall
 
 
-def second_thought(user: Any, saved: SavedCall) -> ConfirmationReasons:
+def confirmation_reasons(user: Any, saved: SavedCall) -> ConfirmationReasons:
     """`unknown` depends on this person's newest call made from it."""
     newest = _calls(saved).filter(user_id=user.pk).order_by("-pk").first()
     unknown = newest is not None and newest.effect_unknown
     definition = definition_for(access.with_identity_of(user, saved.server), saved.method, saved.target)
-    return thought_of(definition, saved.method, saved.definition_digest, saved.doubt, unknown=unknown)
+    return reasons_of(definition, saved.method, saved.definition_digest, saved.doubt, unknown=unknown)
 
 
 def run(actor: Actor, user: Any, saved: SavedCall, *, confirm: str = "", anyway: bool = False) -> Call:

@@ -42,16 +42,16 @@ def not_placed(problem: Rejected | AuditUnavailable) -> JsonResponse:
     return JsonResponse({"message": str(problem), "unconfirmed": unconfirmed}, status=422)
 
 
-def asked_for(thought: ConfirmationReasons, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:
-    """The context of calls/_second_thought.html besides `target` and `words`."""
+def asked_for(reasons: ConfirmationReasons, problem: Rejected | AuditUnavailable | None) -> dict[str, Any]:
+    """The context of calls/_confirmation_reasons.html besides `target` and `words`."""
     missing = problem.confirm if isinstance(problem, Rejected) else ""
     return {
         "problem": str(problem) if problem else "",
         "errors": problem.errors if isinstance(problem, Rejected) else {},
-        "ask_name": thought.name or missing == "name",
-        "ask_unchecked": missing == "unchecked" or thought.doubt == ArgumentProblemKind.UNCHECKED,
-        "ask_anyway": missing == "anyway" or thought.doubt == ArgumentProblemKind.INVALID,
-        "thought": thought,
+        "ask_name": reasons.name or missing == "name",
+        "ask_unchecked": missing == "unchecked" or reasons.doubt == ArgumentProblemKind.UNCHECKED,
+        "ask_anyway": missing == "anyway" or reasons.doubt == ArgumentProblemKind.INVALID,
+        "reasons": reasons,
     }
 
 

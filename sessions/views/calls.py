@@ -97,11 +97,11 @@ def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
     """POST makes a new call that refers to the old one. If that needs confirmation, it redirects to the page that GET
     shows: what would be sent, and the question. `asked` comes from that page. Scripts get JSON."""
     call = visible_call(request, uid)
-    thought = repeating.second_thought(call)
+    reasons = repeating.confirmation_reasons(call)
     if request.method == "GET":
-        return _ask_again(request, call, thought)
+        return _ask_again(request, call, reasons)
     script = scripted(request)
-    if thought and "asked" not in request.POST:
+    if reasons and "asked" not in request.POST:
         return _lead(reverse("calls:repeat", args=[call.uid]), script=script)
     try:
         confirm = request.POST.get("confirm", "")
@@ -117,7 +117,7 @@ def repeat(request: WebRequest, uid: UUID) -> HttpResponse:
             return _lead(reverse("calls:repeat", args=[call.uid]), script=script)
         if script:
             return not_placed(problem)
-        return _ask_again(request, call, thought, problem)
+        return _ask_again(request, call, reasons, problem)
     return JsonResponse(card_answer(request, made)) if script else see_other(made)
 
 
@@ -128,10 +128,10 @@ def _lead(url: str, *, script: bool) -> HttpResponse:
 def _ask_again(
     request: WebRequest,
     call: Call,
-    thought: ConfirmationReasons,
+    reasons: ConfirmationReasons,
     problem: Rejected | AuditUnavailable | None = None,
 ) -> HttpResponse:
-    context = _page(request, call) | asked_for(thought, problem) | {"target": call.target}
+    context = _page(request, call) | asked_for(reasons, problem) | {"target": call.target}
     return render(request, "calls/repeat.html", context, status=422 if problem else 200)
 
 

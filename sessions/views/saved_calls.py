@@ -80,11 +80,11 @@ def _saved(request: WebRequest, saved: SavedCall) -> HttpResponse:
 def run(request: WebRequest, uid: UUID) -> HttpResponse:
     """Like `calls.repeat`, for a saved call."""
     saved = reading.saved_call(request.user, uid)
-    thought = running.second_thought(request.user, saved)
+    reasons = running.confirmation_reasons(request.user, saved)
     here, script = reverse("saved_calls:run", args=[uid]), scripted(request)
     if request.method == "GET":
-        return _ask(request, saved, thought)
-    if thought and "asked" not in request.POST:
+        return _ask(request, saved, reasons)
+    if reasons and "asked" not in request.POST:
         return JsonResponse({"ask": here}) if script else HttpResponseRedirect(here, status=303)
     try:
         confirm, anyway = request.POST.get("confirm", ""), "anyway" in request.POST
@@ -96,7 +96,7 @@ def run(request: WebRequest, uid: UUID) -> HttpResponse:
             return JsonResponse({"ask": here})
         if script:
             return not_placed(problem)
-        return _ask(request, saved, thought, problem)
+        return _ask(request, saved, reasons, problem)
     return _placed(request, call, message)
 
 
@@ -111,10 +111,10 @@ def _placed(request: WebRequest, call: Call, message: str) -> HttpResponse:
 def _ask(
     request: WebRequest,
     saved: SavedCall,
-    thought: ConfirmationReasons,
+    reasons: ConfirmationReasons,
     problem: Rejected | AuditUnavailable | None = None,
 ) -> HttpResponse:
-    context: dict[str, Any] = asked_for(thought, problem) | {
+    context: dict[str, Any] = asked_for(reasons, problem) | {
         "nav": "servers",
         "heading": f"Run “{saved.name}”?",
         "saved": saved,

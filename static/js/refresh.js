@@ -17,14 +17,19 @@ let refreshing = false;
 let outdated = false;
 
 function isOfAnother(page) {
-  const { of } = page.body.dataset;
-  if (!of || of === document.body.dataset.of) return false;
-  if (!outdated) {
-    const title = 'This page is out of date';
-    toast({ tone: 'bad', title, text: 'What it shows was deleted or renamed, and another one now has its short name.', action: { label: 'Reload', url: location.href } });
-  }
+  const [now, before] = [page.body.dataset.of, document.body.dataset.of];
+  return Boolean(now && before && now !== before);
+}
+
+function sayOutdated() {
+  if (outdated) return;
   outdated = true;
-  return true;
+  toast({
+    tone: 'bad',
+    title: 'This page is out of date',
+    text: 'The server or bundle that it shows was deleted or renamed, and another one now has its short name.',
+    action: { label: 'Reload', url: location.href },
+  });
 }
 
 async function parsed(response) {
@@ -32,7 +37,7 @@ async function parsed(response) {
 }
 
 async function morphIn(page, ids) {
-  if (isOfAnother(page)) return;
+  if (isOfAnother(page)) return void sayOutdated();
   const pairs = ids.map((id) => [document.getElementById(id), page.getElementById(id)]);
   const found = pairs.filter(([shown, fresh]) => shown && fresh);
   await Promise.all(found.map(([target, fresh]) => htmx.swap({ target, swap: 'innerMorph', text: fresh.innerHTML })));
@@ -49,7 +54,7 @@ export async function refreshParts(...ids) {
 
 async function refreshPartsFrom(addressOf, wantedIds) {
   const ids = wantedIds.filter((id) => document.getElementById(id));
-  if (!ids.length) return;
+  if (!ids.length || outdated) return;
   const response = await fetch(addressOf(ids), {
     headers: { Accept: 'text/html' },
     signal: AbortSignal.timeout(GIVE_UP_MS),

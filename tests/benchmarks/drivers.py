@@ -42,22 +42,23 @@ def server(command: list[str]) -> Iterator[str]:
 class Driver:
     """A client in a separate process. Lines on its stdin start each load."""
 
-    def __init__(self, command: list[str], words: list[str]) -> None:
+    def __init__(self, command: list[str], words: list[str], cwd: Path = ROOT, **environment: str) -> None:
         self.process = subprocess.Popen(
             [*command, *words],
-            cwd=ROOT,
-            env=clean_environment(),
+            cwd=cwd,
+            env=clean_environment() | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def run(self, callers: int, seconds: float, **more: object) -> dict[str, float]:
+    def run(self, callers: int, seconds: float, *, patience: float = READY_SECONDS, **more: object) -> dict[str, float]:
+        """`patience`: seconds for all that it does besides the load."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"callers": callers, "seconds": seconds, **more}) + "\n")
         self.process.stdin.flush()
-        return json.loads(line_of(self.process.stdout, READY_SECONDS + seconds))
+        return json.loads(line_of(self.process.stdout, patience + seconds))
 
     def close(self) -> None:
         assert self.process.stdin is not None

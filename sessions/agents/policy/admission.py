@@ -168,7 +168,9 @@ class Admission:
         most = known.equal_calls if asked.method == methods.TOOLS_CALL else None
         if most is None:
             return False
-        rate = Rate(f"equal:{asked.same(exchange)}", most, 60.0, "equal_calls", str)
+        rate = Rate(
+            f"equal:{asked.same(exchange)}", most, 60.0, "equal_calls", lambda: ""
+        )  # asks a person; refuses nothing
         async with self._counting.enter([rate]) as exceeded:
             return exceeded is not None
 
