@@ -237,7 +237,8 @@ if DATABASES["default"]["ENGINE"].endswith("postgresql"):
     # One round trip for each connection that is taken from the pool. Without it, each that was open while the server
     # restarted would fail the page that gets it.
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
-# Under ASGI each request has a thread of its own: a kept connection would be a leaked descriptor.
+# Asynchronous requests have threads of their own: a kept connection would be a leaked descriptor. Those of the pages keep
+# theirs: mcpadmin/web/handler.py.
 DATABASES["default"]["CONN_MAX_AGE"] = 0
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

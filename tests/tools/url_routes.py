@@ -16,15 +16,24 @@ class Written:
 
 
 def written_routes() -> Iterator[Written]:
-    yield from _walk(get_resolver().url_patterns, "/", "")
+    """Those of people."""
+    for name, written, _ in _walk(get_resolver().url_patterns, "/", ""):
+        # Requests to the API carry a token instead of a sign-in: tests/sessions/agents/test_api.py.
+        if not written.startswith(("/accounts/", "/api/")):
+            yield Written(name, written)
 
 
-def _walk(patterns: list[Any], before: str, namespace: str) -> Iterator[Written]:
+def views() -> Iterator[tuple[str, Any]]:
+    """Each path as written, with its view."""
+    for _, written, view in _walk(get_resolver().url_patterns, "/", ""):
+        yield written, view
+
+
+def _walk(patterns: list[Any], before: str, namespace: str) -> Iterator[tuple[str, str, Any]]:
     for pattern in patterns:
         written = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
             inner = f"{namespace}{pattern.namespace}:" if pattern.namespace else namespace
             yield from _walk(pattern.url_patterns, written, inner)
-        # Requests to the API carry a token instead of a sign-in: tests/sessions/agents/test_api.py.
-        elif isinstance(pattern, URLPattern) and not written.startswith(("/accounts/", "/api/")):
-            yield Written(namespace + (pattern.name or ""), written)
+        elif isinstance(pattern, URLPattern):
+            yield namespace + (pattern.name or ""), written, pattern.callback
