@@ -11,7 +11,7 @@ from typing import Any, Literal
 from uritemplate import variables
 
 from servers.schemas.input_schema import input_schema_of
-from servers.schemas.schema_bounds import Effect, Finding
+from servers.schemas.schema_bounds import Effect
 from servers.schemas.schema_difference import differences
 from servers.schemas.schema_reading import STEPS, Budget, TooLarge, without_words
 from servers.storable import storable
@@ -86,12 +86,15 @@ def _same(key: str, one: Any, other: Any, budget: Budget) -> bool:
     if key in _SCHEMAS:
         return budget.same(without_words(one), without_words(other))
     if key == "arguments":
-        return budget.same(*([_without(argument) for argument in _listed(side)] for side in (one, other)))
+        before, after = (
+            [
+                {member: value for member, value in _mapping(argument).items() if member not in _WORD_KEYS}
+                for argument in _listed(side)
+            ]
+            for side in (one, other)
+        )
+        return budget.same(before, after)
     return budget.same(one, other)
-
-
-def _without(argument: Any) -> Any:
-    return {key: value for key, value in _mapping(argument).items() if key not in _WORD_KEYS}
 
 
 def _sentences(key: str, one: Any, other: Any, budget: Budget) -> Iterator[Sentence]:
@@ -102,7 +105,9 @@ def _sentences(key: str, one: Any, other: Any, budget: Budget) -> Iterator[Sente
     elif key == "uriTemplate":
         yield from _of_template(one, other)
     elif key == "execution":
-        yield from _of_execution(_mapping(one), _mapping(other))
+        before, after = (_mapping(side).get("taskSupport", "forbidden") for side in (one, other))
+        if before != after:
+            yield f"Running it as a task was {_word(before)} and is now {_word(after)}.", after == "required"
     else:
         yield f"{_label(key)} {'was added' if one is None else 'was removed' if other is None else 'changed'}.", False
 
@@ -120,17 +125,8 @@ def _of_schema(key: str, one: Any, other: Any, budget: Budget) -> Iterator[Sente
     if key == "inputSchema":
         one, other = (input_schema_of({key: side}) for side in (one, other))
     for finding in differences(one, other, budget):
-        yield _sentence(finding, noun, whole), finding.effect in (harm, Effect.OTHER)
-
-
-def _sentence(finding: Finding, noun: str, whole: str) -> str:
-    return f"{noun} “{finding.place}” {finding.words}." if finding.place else f"{whole} {finding.words}."
-
-
-def _of_execution(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Sentence]:
-    before, after = (side.get("taskSupport", "forbidden") for side in (one, other))
-    if before != after:
-        yield f"Running it as a task was {_word(before)} and is now {_word(after)}.", after == "required"
+        subject = f"{noun} “{finding.place}”" if finding.place else whole
+        yield f"{subject} {finding.words}.", finding.effect in (harm, Effect.OTHER)
 
 
 def _hints(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

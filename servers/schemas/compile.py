@@ -1,12 +1,10 @@
 """A schema and a value become the form to show. Stateless: the same two give the same tree."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from servers.json.text import Json, depth
 from servers.schemas import leaves
-from servers.schemas.branches import begin, choose
-from servers.schemas.errors import attach
 from servers.schemas.kinds import (
     AnyJson,
     Array,
@@ -23,14 +21,14 @@ from servers.schemas.kinds import (
     is_leaf,
 )
 from servers.schemas.labels import hints, snippet
-from servers.schemas.match import fits
+from servers.schemas.match import fits, likeness
 from servers.schemas.merge import Flat
-from servers.schemas.nodes import AbsentNode, ArrayNode, JsonNode, Node, ObjectNode, UnionNode
+from servers.schemas.nodes import AbsentNode, ArrayNode, JsonNode, Node, ObjectNode, TextNode, UnionNode
 from servers.schemas.pointer import NodePlace
 from servers.schemas.resolve import Condition, Document
 from servers.schemas.secrets import holds_secret, is_secret
-from servers.schemas.shapes import Schema, Unsupported, required_of, text_of
-from servers.schemas.values import ABSENT, FRESH, Branch, Draft, PendingKey, Unread, is_type, loose
+from servers.schemas.shapes import Schema, Unsupported, only_value, required_of, text_of, types_of
+from servers.schemas.values import ABSENT, FRESH, Branch, Draft, PendingKey, Unread, is_type, loose, same
 
 MAX_DEPTH = 14
 MAX_NODES = 2_000
@@ -51,8 +49,23 @@ def compile_form(schema: Schema, value: Draft = ABSENT, errors: Mapping[str, lis
         root.secret = holds_secret(schema)
     else:
         root = _Builder(schema).node(schema, value, NodePlace(), required=True)
-    attach(root, errors or {})
+    if errors:
+        _attach(root, errors)
     return root
+
+
+def _attach(root: Node, errors: Mapping[str, list[str]]) -> None:
+    """Put each error on the deepest node of its value, or else, with its location named, on the nearest node above."""
+    nodes = {node.pointer: node for node in root.walk()}  # walk goes down: the deepest node for a pointer wins
+    for pointer, messages in errors.items():
+        place = pointer
+        while place not in nodes and place:
+            place = place.rpartition("/")[0]
+        node, rest = nodes[place if place in nodes else ""], pointer[len(place) :]
+        node.errors.extend(f"{rest}: {message}" if rest else message for message in messages)
+    for node in nodes.values():
+        if isinstance(node, TextNode) and node.errors and isinstance(node.draft, Unread):
+            node.may_be_empty = True
 
 
 class _Builder:
@@ -63,21 +76,7 @@ class _Builder:
 
     def node(self, schema: Schema, draft: Draft, at: NodePlace, *, required: bool, removable: bool = False) -> Node:
         decisions: list[str] = []
-        try:
-            flat = self._document.effective(schema, self._decide(schema, draft, decisions))
-        except Unsupported as problem:
-            made: Node = leaves.json_node({}, draft, at, required, str(problem))
-            flat = schema if isinstance(schema, dict) else {}
-        else:
-            made = self._made(flat, draft, at, required)
-        made.path, made.pointer, made.key = at.path, at.pointer, at.key
-        made.decisions = "".join(decisions)
-        made.secret = is_secret(flat) or (self._has_secrets and isinstance(made, JsonNode))
-        made.required, made.optional, made.removable = required, not required, removable
-        _describe(made, flat)
-        return made
 
-    def _decide(self, schema: Schema, draft: Draft, decisions: list[str]) -> Callable[[Condition], bool]:
         def decide(condition: Condition) -> bool:
             value = loose(draft)
             if value is ABSENT or isinstance(value, dict):
@@ -85,7 +84,30 @@ class _Builder:
             decisions.append("1" if fits(self._document, condition.test, value) else "0")
             return decisions[-1] == "1"
 
-        return decide
+        flat: Flat | None = None
+        try:
+            flat = self._document.effective(schema, decide)
+            kind = classify(self._document, flat)
+            made = self._control(kind, flat, draft, at, required)
+            if "default" in flat:
+                made.default = _shown_default(kind, flat["default"])
+        except Unsupported as problem:
+            made = leaves.json_node(flat or {}, draft, at, required, str(problem))
+        if flat is None:
+            flat = schema if isinstance(schema, dict) else {}
+
+        made.path, made.pointer, made.key = at.path, at.pointer, at.key
+        made.decisions = "".join(decisions)
+        made.secret = is_secret(flat) or (self._has_secrets and isinstance(made, JsonNode))
+        made.required, made.optional, made.removable = required, not required, removable
+        made.title = text_of(flat, "title", 120) or made.key
+        made.help = text_of(flat, "description", 2_000)
+        if "default" in flat and not made.default:
+            made.default = snippet(flat["default"])
+        rest = hints(flat, made.default if made.optional else "")
+        made.hint = f"{leaves.options_hint(made, flat)} {rest}".strip()
+        made.type_label = made.type_label or _type_label(made, flat)
+        return made
 
     def _prefilled(self, schema: Schema) -> dict[str, Any]:
         """What the required fields of a new object will show: conditions look at it."""
@@ -97,17 +119,7 @@ class _Builder:
             if isinstance(sub, dict) and ("default" in sub or "const" in sub)
         }
 
-    def _made(self, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
-        try:
-            kind = classify(self._document, flat)
-            node = self._of_kind(kind, flat, draft, at, required)
-            if "default" in flat:
-                node.default = _shown_default(kind, flat["default"])
-            return node
-        except Unsupported as problem:
-            return leaves.json_node(flat, draft, at, required, str(problem))
-
-    def _of_kind(self, kind: Kind, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
+    def _control(self, kind: Kind, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
         if at.depth > MAX_DEPTH:
             raise Unsupported(f"Nested more than {MAX_DEPTH} levels deep.")
         if isinstance(draft, Unread) and draft.raw:
@@ -119,15 +131,29 @@ class _Builder:
             return AbsentNode(sent=False, list_of=isinstance(kind, Array))
         if draft is FRESH or (draft is ABSENT and required):
             draft = self._initial(kind, flat, added=draft is FRESH)
-        if isinstance(kind, Union):
-            return self._union(kind, flat, draft, at, required)
-        if isinstance(kind, Object):
-            return self._object(kind, draft, at)
-        if isinstance(kind, Array):
-            return self._array(kind, draft, at)
-        if isinstance(kind, Chips) and not leaves.as_chips(kind, draft):
-            return self._array(Array((), kind.items), draft, at)
-        return _leaf_node(kind, flat, draft, at, required)
+        match kind:
+            case Union():
+                return self._union(kind, flat, draft, at, required)
+            case Object():
+                return self._object(kind, draft, at)
+            case Array():
+                return self._array(kind, draft, at)
+            case Text():
+                return leaves.text_node(flat, draft, at, required)
+            case Number():
+                return leaves.number_node(kind, flat, draft, at, required)
+            case Switch():
+                return leaves.switch_node(flat, draft, at, required)
+            case Fixed():
+                return leaves.fixed_node(kind, flat, draft, at, required)
+            case Choice():
+                return leaves.choice_node(kind, draft, required)
+            case Chips():
+                if not leaves.as_chips(kind, draft):
+                    return self._array(Array((), kind.items), draft, at)
+                return leaves.chips_node(kind, draft, required)
+            case AnyJson():
+                return leaves.json_node(flat, draft, at, required, kind.reason)
 
     def _leaf(self, kind: Kind) -> bool:
         return is_leaf(self._document, kind, lambda schema: self._document.flatten(schema)[0])
@@ -154,13 +180,20 @@ class _Builder:
 
     def _union(self, kind: Union, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
         self._reserve(1)
-        index = choose(self._document, kind, draft)
+        index = _choose(self._document, kind, draft)
         inner = draft.value if isinstance(draft, Branch) else draft
         if inner is ABSENT and not required:
             child = self.node(kind.branches[index], ABSENT, at.branch(index), required=False)
             child = child if not isinstance(child, AbsentNode) else leaves.json_node(flat, ABSENT, at, False, "")
         else:
-            inner = begin(kind, index) if inner is ABSENT or inner is FRESH else inner
+            if inner is ABSENT or inner is FRESH:
+                # Without the constants that distinguish the branch, the server would have to guess which was chosen,
+                # even if the schema does not require them.
+                inner = {
+                    key: value
+                    for key, value in kind.constants[index].items()
+                    if any(key in other and not same(other[key], value) for other in kind.constants)
+                } or FRESH
             child = self.node(kind.branches[index], inner, at.branch(index), required=True)
         child.optional = child.removable = False
         child.title = kind.labels[index]
@@ -184,14 +217,13 @@ class _Builder:
             self.node(sub, draft.get(key, ABSENT), at.property(key), required=key in kind.required)
             for key, sub in kind.properties.items()
         ]
-        rows = [self._row(kind, draft, key, at, number) for number, key in enumerate(free)]
+        rows = []
+        for number, key in enumerate(free):
+            text = key.text if isinstance(key, PendingKey) else key
+            row = self.node(kind.extra, draft[key], at.row(number, text), required=True, removable=True)
+            row.row_key, row.row_blank = text, key == ""
+            rows.append(row)
         return ObjectNode(properties=known, rows=rows, offers_keys=kind.offers_keys, draft=draft)
-
-    def _row(self, kind: Object, draft: dict[Any, Draft], key: "str | PendingKey", at: NodePlace, number: int) -> Node:
-        text = key.text if isinstance(key, PendingKey) else key
-        node = self.node(kind.extra, draft[key], at.row(number, text), required=True, removable=True)
-        node.row_key, node.row_blank = text, key == ""
-        return node
 
     def _array(self, kind: Array, draft: Draft, at: NodePlace) -> Node:
         if not isinstance(draft, list):
@@ -204,22 +236,29 @@ class _Builder:
         return ArrayNode(items=items, draft=draft, can_add=kind.at(len(draft)) is not False)
 
 
-def _leaf_node(kind: Kind, flat: Flat, draft: Draft, at: NodePlace, required: bool) -> Node:
-    if isinstance(kind, Text):
-        return leaves.text_node(flat, draft, at, required)
-    if isinstance(kind, Number):
-        return leaves.number_node(kind, flat, draft, at, required)
-    if isinstance(kind, Switch):
-        return leaves.switch_node(flat, draft, at, required)
-    if isinstance(kind, Fixed):
-        return leaves.fixed_node(kind, flat, draft, at, required)
-    if isinstance(kind, Choice):
-        return leaves.choice_node(kind, draft, required)
-    if isinstance(kind, Chips):
-        return leaves.chips_node(kind, draft, required)
-    if not isinstance(kind, AnyJson):
-        raise TypeError(f"no control for {type(kind).__name__}")
-    return leaves.json_node(flat, draft, at, required, kind.reason)
+def _choose(document: Document, union: Union, draft: Draft) -> int:
+    """The branch that a person chose, else the first that the value fits, else the most similar one, else the first.
+    For a newly added value: the first that is not null."""
+    if isinstance(draft, Branch):
+        return draft.index if 0 <= draft.index < len(union.branches) else 0
+    if draft is FRESH:
+        return next((index for index, branch in enumerate(union.branches) if not _is_null(document, branch)), 0)
+    value = loose(draft)
+    if value is ABSENT:
+        return 0
+    for index, branch in enumerate(union.branches):
+        if fits(document, branch, value):
+            return index
+    scores = [likeness(document, branch, value) for branch in union.branches]
+    return scores.index(max(scores))
+
+
+def _is_null(document: Document, branch: Schema) -> bool:
+    try:
+        flat, _ = document.flatten(branch)
+    except Unsupported:
+        return False
+    return types_of(flat) == ["null"] or only_value(flat) == [None]
 
 
 def _shown_default(kind: Kind, value: Json) -> str:
@@ -229,16 +268,6 @@ def _shown_default(kind: Kind, value: Json) -> str:
     if isinstance(kind, Chips) and isinstance(value, list) and value:
         return ", ".join(_shown_default(kind.choice, item) for item in value)
     return snippet(value)
-
-
-def _describe(node: Node, flat: Flat) -> None:
-    node.title = text_of(flat, "title", 120) or node.key
-    node.help = text_of(flat, "description", 2_000)
-    if "default" in flat and not node.default:
-        node.default = snippet(flat["default"])
-    rest = hints(flat, node.default if node.optional else "")
-    node.hint = f"{leaves.options_hint(node, flat)} {rest}".strip()
-    node.type_label = node.type_label or _type_label(node, flat)
 
 
 def _type_label(node: Node, flat: Flat) -> str:

@@ -112,10 +112,14 @@ def classify(document: Document, flat: Flat) -> Kind:
     if branches is not None:
         return _constants(document, branches) or _union(document, flat, branches)
     types = _types(flat)
+    if not types:
+        return AnyJson()
     if len(types) > 1:
         shared = {key: value for key, value in flat.items() if key not in _NOT_INHERITED}
         return Union(tuple({**shared, "type": name} for name in types), tuple(types), ({},) * len(types))
-    return _single(document, flat, types[0]) if types else AnyJson()
+    if types == ["array"]:
+        return _array(document, flat)
+    return _object(flat) if types == ["object"] else _OF_TYPE[types[0]]
 
 
 def has_many_options(flat: Flat) -> bool:
@@ -164,28 +168,24 @@ def _constants(document: Document, branches: list[Schema]) -> Choice | None:
     options: list[Option] = []
     for branch in branches:
         flat, conditions = document.flatten(branch)
-        if conditions or not ("const" in flat or flat.get("type") == "null" or flat.get("enum")):
+        if conditions:
             return None
-        options.extend(_titled(flat))
+        if "const" in flat or flat.get("type") == "null":
+            value = flat.get("const")
+            options.append(Option(value, option_label(value, flat.get("title"), mixed=True)))
+        elif flat.get("enum"):
+            options.extend(_enum(flat).options)
+        else:
+            return None
     return Choice(tuple(options)) if len(options) <= MAX_OPTIONS else None
-
-
-def _titled(flat: Flat) -> tuple[Option, ...]:
-    if "const" in flat or flat.get("type") == "null":
-        value = flat.get("const")
-        return (Option(value, option_label(value, flat.get("title"), mixed=True)),)
-    return _enum(flat).options
 
 
 def _union(document: Document, flat: Flat, branches: list[Schema]) -> Kind:
     shared = {key: value for key, value in flat.items() if key not in _NOT_INHERITED}
     schemas = tuple({"allOf": [branch, shared]} if shared else branch for branch in branches)
-    labels = _distinct([branch_label(document, branch, number) for number, branch in enumerate(branches, 1)])
-    return Union(schemas, labels, tuple(_constants_of(document, branch) for branch in branches))
-
-
-def _distinct(labels: list[str]) -> tuple[str, ...]:
-    return tuple(f"{label} ({number})" if labels.count(label) > 1 else label for number, label in enumerate(labels, 1))
+    labels = [branch_label(document, branch, number) for number, branch in enumerate(branches, 1)]
+    distinct = (f"{label} ({number})" if labels.count(label) > 1 else label for number, label in enumerate(labels, 1))
+    return Union(schemas, tuple(distinct), tuple(_constants_of(document, branch) for branch in branches))
 
 
 def _constants_of(document: Document, branch: Schema) -> dict[str, Json]:
@@ -199,11 +199,6 @@ def _constants_of(document: Document, branch: Schema) -> dict[str, Json]:
     return {key: only[0] for key, sub in properties if (only := only_value(sub))}
 
 
-def _types(flat: Flat) -> list[str]:
-    types = types_of(flat) or _implied(flat)
-    return [name for name in types if not (name == "integer" and "number" in types)]
-
-
 _IMPLIED = {
     "object": ("properties", "required", "additionalProperties", "patternProperties"),
     "array": ("items", "prefixItems", "minItems", "maxItems", "uniqueItems"),
@@ -212,25 +207,21 @@ _IMPLIED = {
 }
 
 
-def _implied(flat: Flat) -> list[str]:
-    """Without `type`, the keywords show what the author meant; a value of another type is edited as JSON."""
-    found = [name for name, keywords in _IMPLIED.items() if any(key in flat for key in keywords)]
-    return found[:1]
+_OF_TYPE: dict[str, Kind] = {
+    "string": Text(),
+    "integer": Number(integral=True),
+    "number": Number(integral=False),
+    "boolean": Switch(),
+    "null": Fixed(None),
+}
 
 
-def _single(document: Document, flat: Flat, name: str) -> Kind:
-    if name == "array":
-        return _array(document, flat)
-    if name == "object":
-        return _object(flat)
-    simple: dict[str, Kind] = {
-        "string": Text(),
-        "integer": Number(integral=True),
-        "number": Number(integral=False),
-        "boolean": Switch(),
-        "null": Fixed(None),
-    }
-    return simple[name]
+def _types(flat: Flat) -> list[str]:
+    types = types_of(flat)
+    if not types:
+        # The keywords show what the author meant; a value of another type is edited as JSON.
+        types = [name for name, keywords in _IMPLIED.items() if any(key in flat for key in keywords)][:1]
+    return [name for name in types if not (name == "integer" and "number" in types)]
 
 
 def _array(document: Document, flat: Flat) -> Kind:
@@ -245,17 +236,16 @@ def _array(document: Document, flat: Flat) -> Kind:
 def _chip_choice(document: Document, items: Schema) -> Choice | None:
     try:
         flat, conditions = document.flatten(items)
-        kind = None if conditions or not isinstance(items, dict) else _options(document, flat)
+        if conditions or not isinstance(items, dict):
+            return None
+        if flat.get("enum"):
+            choice: Choice | None = _enum(flat)
+        else:
+            branches = _branches(flat)
+            choice = _constants(document, branches) if branches else None
     except Unsupported:
         return None  # the items say so themselves, each beside its own control
-    return kind if kind is not None and len(kind.options) <= MAX_CHIPS else None
-
-
-def _options(document: Document, flat: Flat) -> Choice | None:
-    if flat.get("enum"):
-        return _enum(flat)
-    branches = _branches(flat)
-    return _constants(document, branches) if branches else None
+    return choice if choice is not None and len(choice.options) <= MAX_CHIPS else None
 
 
 def _object(flat: Flat) -> Object:

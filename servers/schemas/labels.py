@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from servers.json.text import Json
@@ -19,6 +18,10 @@ _EXAMPLES = {
     "duration": "PT15M",
     "uuid": "8c1f2f5e-9a43-4c55-8a3e-0d6d1f7c2b11",
 }
+_RANGE = {"minimum": "{} or more.", "maximum": "{} or less."}
+_RANGE |= {"exclusiveMinimum": "More than {}.", "exclusiveMaximum": "Less than {}."}
+_SIZES = {"minLength": "At least {} characters.", "maxLength": "At most {} characters."}
+_SIZES |= {"minItems": "At least {} items.", "maxItems": "At most {} items."}
 INPUT_MODES = {"email": "email", "idn-email": "email", "uri": "url", "iri": "url", "uri-reference": "url"}
 
 
@@ -64,47 +67,27 @@ def example(flat: Flat) -> str:
 
 def hints(flat: Flat, default: str) -> str:
     """Limits and default in one line: "1 to 500. Default 50."."""
-    parts = [part for part in (_range(flat), _length(flat), _items(flat), *_rest(flat)) if part]
+    parts: list[str] = []
+    low, high = number_of(flat, "minimum"), number_of(flat, "maximum")
+    both = low is not None and high is not None
+    if both:
+        parts.append(f"{low} to {high}.")
+    for key, sentence in (_SIZES if both else _RANGE | _SIZES).items():
+        limit = number_of(flat, key)
+        if limit is not None and (key, limit) != ("minLength", 1):
+            parts.append(sentence.format(limit) if limit != 1 else sentence.format(limit).replace("s.", "."))
+    step = number_of(flat, "multipleOf")
+    if step is not None and step != 1:
+        parts.append(f"A multiple of {step}.")
+    if isinstance(flat.get("pattern"), str):
+        parts.append(f"Pattern {snippet(flat['pattern'])}")
+    if flat.get("uniqueItems") is True:
+        parts.append("No duplicates.")
+    if flat.get("deprecated") is True:
+        parts.append("Deprecated.")
     if default:
         parts.append(f"Default {default.removesuffix('.')}.")
     return " ".join(parts)
-
-
-def _range(flat: Flat) -> str:
-    low, high = number_of(flat, "minimum"), number_of(flat, "maximum")
-    if low is not None and high is not None:
-        return f"{low} to {high}."
-    words = {"minimum": "{} or more.", "maximum": "{} or less."}
-    words |= {"exclusiveMinimum": "More than {}.", "exclusiveMaximum": "Less than {}."}
-    return " ".join(_limits(flat, words))
-
-
-def _length(flat: Flat) -> str:
-    words = {"minLength": "At least {} characters.", "maxLength": "At most {} characters."}
-    return " ".join(_limits({key: value for key, value in flat.items() if (key, value) != ("minLength", 1)}, words))
-
-
-def _items(flat: Flat) -> str:
-    return " ".join(_limits(flat, {"minItems": "At least {} items.", "maxItems": "At most {} items."}))
-
-
-def _limits(flat: Flat, words: dict[str, str]) -> Iterator[str]:
-    for key, sentence in words.items():
-        limit = number_of(flat, key)
-        if limit is not None:
-            yield sentence.format(limit) if limit != 1 else sentence.format(limit).replace("s.", ".")
-
-
-def _rest(flat: Flat) -> Iterator[str]:
-    step = number_of(flat, "multipleOf")
-    if step is not None and step != 1:
-        yield f"A multiple of {step}."
-    if isinstance(flat.get("pattern"), str):
-        yield f"Pattern {snippet(flat['pattern'])}"
-    if flat.get("uniqueItems") is True:
-        yield "No duplicates."
-    if flat.get("deprecated") is True:
-        yield "Deprecated."
 
 
 def branch_label(document: Document, branch: Schema, number: int) -> str:
@@ -115,14 +98,11 @@ def branch_label(document: Document, branch: Schema, number: int) -> str:
         return f"option {number}"
     reference = branch.get("$ref") if isinstance(branch, dict) else None
     named = reference.rsplit("/", 1)[-1] if isinstance(reference, str) else ""
-    return text_of(flat, "title", 60) or _discriminator(flat) or named[:60] or _shape(flat) or f"option {number}"
-
-
-def _discriminator(flat: Flat) -> str:
-    for key, sub in flat.get("properties", {}).items():
-        if (only := only_value(sub)) and isinstance(only[0], str) and only[0]:
-            return f"{key}: {only[0]}"[:60]
-    return ""
+    constants = ((key, only_value(sub)) for key, sub in flat.get("properties", {}).items())
+    discriminator = next(
+        (f"{key}: {only[0]}"[:60] for key, only in constants if only and isinstance(only[0], str) and only[0]), ""
+    )
+    return text_of(flat, "title", 60) or discriminator or named[:60] or _shape(flat) or f"option {number}"
 
 
 def _shape(flat: Flat) -> str:

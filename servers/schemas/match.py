@@ -3,6 +3,7 @@
 It evaluates regular expressions only with the linear-time engine, and stops after a fixed number of steps.
 """
 
+import operator
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -38,17 +39,14 @@ def likeness(document: Document, schema: Schema, value: Json) -> int:
     types = types_of(flat) or (["object"] if "properties" in flat else [])
     score = 4 if not types or any(is_type(value, name) for name in types) else 0
     if isinstance(value, dict):
-        score += sum(_property_likeness(document, sub, value, key) for key, sub in flat.get("properties", {}).items())
+        for key, sub in flat.get("properties", {}).items():
+            if key in value:
+                fixed = isinstance(sub, dict) and ("const" in sub or "enum" in sub)
+                if fits(document, sub, value[key]):
+                    score += 8 if fixed else 2
+                else:
+                    score += -8 if fixed else 1
     return score
-
-
-def _property_likeness(document: Document, schema: Schema, value: dict[str, Json], key: str) -> int:
-    if key not in value:
-        return 0
-    fixed = isinstance(schema, dict) and ("const" in schema or "enum" in schema)
-    if fits(document, schema, value[key]):
-        return 8 if fixed else 2
-    return -8 if fixed else 1
 
 
 class _Matcher:
@@ -60,9 +58,7 @@ class _Matcher:
         self._spend(1)
         flat = self._document.effective(schema, lambda condition: self.fits(condition.test, value))
         self._spend(len(flat.get("enum", ())) // 16)
-        return all(test(value, flat) for test in (_fits_type, _fits_fixed, _fits_limits)) and all(
-            self._applies(flat, value)
-        )
+        return _fits_keywords(value, flat) and all(self._applies(flat, value))
 
     def _spend(self, steps: int) -> None:
         self._steps += steps
@@ -104,18 +100,23 @@ class _Matcher:
             yield self.fits(rest, item)
 
 
-def _fits_type(value: Json, flat: dict[str, Any]) -> bool:
+_NUMBER_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "minimum": operator.ge,
+    "maximum": operator.le,
+    "exclusiveMinimum": operator.gt,
+    "exclusiveMaximum": operator.lt,
+}
+
+
+def _fits_keywords(value: Json, flat: dict[str, Any]) -> bool:
+    """Whether the value fits the keywords that contain no schema."""
     types = types_of(flat)
-    return not types or any(is_type(value, name) for name in types)
-
-
-def _fits_fixed(value: Json, flat: dict[str, Any]) -> bool:
+    if types and not any(is_type(value, name) for name in types):
+        return False
     if "const" in flat and not same(flat["const"], value):
         return False
-    return "enum" not in flat or any(same(item, value) for item in flat["enum"])
-
-
-def _fits_limits(value: Json, flat: dict[str, Any]) -> bool:
+    if "enum" in flat and not any(same(item, value) for item in flat["enum"]):
+        return False
     if isinstance(value, str):
         pattern = flat.get("pattern")
         return _within(len(value), flat, "minLength", "maxLength") and (
@@ -126,21 +127,9 @@ def _fits_limits(value: Json, flat: dict[str, Any]) -> bool:
     if isinstance(value, dict):
         return _within(len(value), flat, "minProperties", "maxProperties")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return all(_within_number(value, flat, key, test) for key, test in _NUMBER_TESTS.items())
+        limits = ((test, number_of(flat, key)) for key, test in _NUMBER_TESTS.items())
+        return all(limit is None or test(value, limit) for test, limit in limits)
     return True
-
-
-_NUMBER_TESTS: dict[str, Callable[[Any, Any], bool]] = {
-    "minimum": lambda value, limit: value >= limit,
-    "maximum": lambda value, limit: value <= limit,
-    "exclusiveMinimum": lambda value, limit: value > limit,
-    "exclusiveMaximum": lambda value, limit: value < limit,
-}
-
-
-def _within_number(value: Any, flat: dict[str, Any], key: str, test: Callable[[Any, Any], bool]) -> bool:
-    limit = number_of(flat, key)
-    return limit is None or test(value, limit)
 
 
 def _within(size: int, flat: dict[str, Any], low: str, high: str) -> bool:

@@ -18,8 +18,22 @@ def merge(first: Flat, second: Flat) -> Flat:
         combine = _COMBINE.get(key)
         if combine is not None:
             merged[key] = combine(first[key], second[key])
-    _merge_types(merged, first, second)
-    _merge_values(merged, first, second)
+
+    left, right = types_of(first), types_of(second)
+    if left and right:
+        common = [name for name in left if name in right or (name == "integer" and "number" in right)]
+        if "number" in left and "integer" in right and "integer" not in common:
+            common.append("integer")
+        if not common:
+            raise Unsupported("The schema asks for two types at once.")
+        merged["type"] = common if len(common) > 1 else common[0]
+
+    if "const" in first and "const" in second and not same(first["const"], second["const"]):
+        raise Unsupported("The schema asks for two values at once.")
+    if "enum" in first and "enum" in second:
+        allowed = {hashable(item) for item in second["enum"]}
+        merged["enum"] = [item for item in first["enum"] if hashable(item) in allowed]
+        merged.pop("enumNames", None)
     return merged
 
 
@@ -66,24 +80,3 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"], _LARGEST),
     **dict.fromkeys(["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"], _SMALLEST),
 }
-
-
-def _merge_types(merged: Flat, first: Flat, second: Flat) -> None:
-    left, right = types_of(first), types_of(second)
-    if not (left and right):
-        return
-    common = [name for name in left if name in right or (name == "integer" and "number" in right)]
-    if "number" in left and "integer" in right and "integer" not in common:
-        common.append("integer")
-    if not common:
-        raise Unsupported("The schema asks for two types at once.")
-    merged["type"] = common if len(common) > 1 else common[0]
-
-
-def _merge_values(merged: Flat, first: Flat, second: Flat) -> None:
-    if "const" in first and "const" in second and not same(first["const"], second["const"]):
-        raise Unsupported("The schema asks for two values at once.")
-    if "enum" in first and "enum" in second:
-        allowed = {hashable(item) for item in second["enum"]}
-        merged["enum"] = [item for item in first["enum"] if hashable(item) in allowed]
-        merged.pop("enumNames", None)

@@ -73,22 +73,14 @@ def _with(node: Node, op: Operation, target: Node | None) -> Any:
     if node is target:
         return _edited(op, node)
     if isinstance(node, ObjectNode):
-        return _object(node, op, target)
+        keys = [key for key in node.draft if key not in {child.key for child in node.properties}]
+        pairs = [(child.key, _with(child, op, target)) for child in node.properties]
+        known = {key: draft for key, draft in pairs if draft is not _GONE and draft is not ABSENT}
+        rows = [(key, _with(row, op, target)) for key, row in zip(keys, node.rows, strict=True)]
+        return {**known, **{key: draft for key, draft in rows if draft is not _GONE}}
     if isinstance(node, ArrayNode):
         return [draft for item in node.items if (draft := _with(item, op, target)) is not _GONE]
-    if isinstance(node, UnionNode) and (node.sent or _holds(node, target)):
+    if isinstance(node, UnionNode) and (node.sent or any(child is target for child in node.child.walk())):
         inner = _with(node.child, op, target)
         return inner if inner is _GONE else Branch(node.index, inner)
     return node.draft
-
-
-def _object(node: ObjectNode, op: Operation, target: Node | None) -> dict[Any, Draft]:
-    keys = [key for key in node.draft if key not in {child.key for child in node.properties}]
-    pairs = [(child.key, _with(child, op, target)) for child in node.properties]
-    known = {key: draft for key, draft in pairs if draft is not _GONE and draft is not ABSENT}
-    rows = [(key, _with(row, op, target)) for key, row in zip(keys, node.rows, strict=True)]
-    return {**known, **{key: draft for key, draft in rows if draft is not _GONE}}
-
-
-def _holds(node: UnionNode, target: Node | None) -> bool:
-    return any(child is target for child in node.child.walk())

@@ -1,6 +1,6 @@
 """A posted form becomes a value again. The posted names say which controls were shown; the schema says what they mean."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,6 @@ from servers.schemas.kinds import (
     Chips,
     Choice,
     Fixed,
-    Kind,
     Number,
     Object,
     Switch,
@@ -24,7 +23,7 @@ from servers.schemas.kinds import (
 )
 from servers.schemas.operations import Operation, parse_operation
 from servers.schemas.pointer import PREFIX, NodePlace, name
-from servers.schemas.resolve import Condition, Document
+from servers.schemas.resolve import Document
 from servers.schemas.shapes import Schema, Unsupported
 from servers.schemas.values import ABSENT, Branch, Draft, PendingKey, Unread, Unsendable, clean
 
@@ -63,7 +62,11 @@ def parse_form(schema: Schema, data: Fields, *, prefix: str = PREFIX) -> Parsed:
     reader = _Reader(schema, data, prefix)
     draft = reader.read(schema, NodePlace())
     op = parse_operation(data.get("_op", []), lambda path: data.get(name(prefix, path, "pick"), [""])[-1])
-    return _parsed(draft, reader.errors, op, frozenset(reader.missing))
+    try:
+        value = ABSENT if reader.errors else clean(draft)
+    except Unsendable as exc:  # nothing unreadable may pass without an error beside it
+        return Parsed(ABSENT, {"": [f"{exc}."]}, op, draft)
+    return Parsed(value, reader.errors, op, draft, frozenset(reader.missing))
 
 
 def parse_json(text: str) -> Parsed:
@@ -73,14 +76,6 @@ def parse_json(text: str) -> Parsed:
     except JsonProblem as problem:
         return Parsed(ABSENT, {"": [str(problem)]}, draft=Unread(text, raw=True))
     return Parsed(value, draft=value)
-
-
-def _parsed(draft: Draft, errors: dict[str, list[str]], op: Operation | None, missing: frozenset[str]) -> Parsed:
-    try:
-        value = ABSENT if errors else clean(draft)
-    except Unsendable as exc:  # nothing unreadable may pass without an error beside it
-        return Parsed(ABSENT, {"": [f"{exc}."]}, op, draft)
-    return Parsed(value, errors, op, draft, missing)
 
 
 class _Reader:
@@ -97,22 +92,42 @@ class _Reader:
         """The draft of one node that is sent."""
         raw = self._text(at, "json")
         if raw is not None:
-            return self._json(raw, at)
+            try:
+                return json_text.loads(raw)
+            except JsonProblem as problem:
+                self._error(at, str(problem)) if raw.strip() else self._empty(at)
+                return Unread(raw, raw=True)
         self._left -= 1
         if at.depth > MAX_DEPTH or self._left < 0:
             return self._missing(at)
+        decisions = iter(self._text(at, "if") or "")
         try:
-            flat = self._document.effective(schema, self._decided(at))
+            flat = self._document.effective(schema, lambda condition: next(decisions, "0") == "1")
             kind = classify(self._document, flat)
         except Unsupported:
             return self._missing(at)
-        return self._of_kind(kind, at)
-
-    def _of_kind(self, kind: Kind, at: NodePlace) -> Draft:
-        if isinstance(kind, Chips):
-            shown_as_list = name(self._prefix, at.path, "len") in self._data
-            return self._array(Array((), kind.items), at) if shown_as_list else self._chips(kind, at)
-        return _READERS[type(kind)](self, kind, at)
+        match kind:
+            case Union():
+                return self._union(kind, at)
+            case Array():
+                return self._array(kind, at)
+            case Object():
+                return self._object(kind, at)
+            case Text():
+                return self._string(at)
+            case Number():
+                return self._number(kind, at)
+            case Switch():
+                return self._text(at) is not None
+            case Fixed():
+                return kind.value
+            case Choice():
+                return self._choice(kind, at)
+            case Chips():
+                shown_as_list = name(self._prefix, at.path, "len") in self._data
+                return self._array(Array((), kind.items), at) if shown_as_list else self._chips(kind, at)
+            case AnyJson():
+                return self._missing(at)  # it is always shown as a JSON control, read above
 
     # --- what was posted ---
 
@@ -122,10 +137,6 @@ class _Reader:
 
     def _count(self, at: NodePlace, part: str) -> int:
         return min(whole_number(self._text(at, part) or "") or 0, MAX_NODES)
-
-    def _decided(self, at: NodePlace) -> Callable[[Condition], bool]:
-        decisions = iter(self._text(at, "if") or "")
-        return lambda condition: next(decisions, "0") == "1"
 
     def _sent(self, at: NodePlace) -> bool:
         """The "send" box is ticked, or a container was shown, or, without scripts, something was typed beside an empty
@@ -160,14 +171,7 @@ class _Reader:
 
     # --- leaves ---
 
-    def _json(self, text: str, at: NodePlace) -> Draft:
-        try:
-            return json_text.loads(text)
-        except JsonProblem as problem:
-            self._error(at, str(problem)) if text.strip() else self._empty(at)
-            return Unread(text, raw=True)
-
-    def _text_value(self, kind: Text, at: NodePlace) -> Draft:
+    def _string(self, at: NodePlace) -> Draft:
         text = (self._text(at) or "").replace("\r\n", "\n")
         decided = (
             name(self._prefix, at.path, "empty") in self._data or name(self._prefix, at.path, "send") in self._data
@@ -188,12 +192,6 @@ class _Reader:
             self._error(at, str(problem))
             return Unread(text)
 
-    def _switch(self, kind: Switch, at: NodePlace) -> Draft:
-        return self._text(at) is not None
-
-    def _fixed(self, kind: Fixed, at: NodePlace) -> Draft:
-        return kind.value
-
     def _choice(self, kind: Choice, at: NodePlace) -> Draft:
         index = _index(self._text(at) or "", len(kind.options))
         if index is None:
@@ -210,9 +208,6 @@ class _Reader:
         if None in found:
             self._error(at, "This option is not available.")
         return [kind.choice.options[index].value for index in sorted(i for i in found if i is not None)]
-
-    def _any(self, kind: AnyJson, at: NodePlace) -> Draft:
-        return self._missing(at)  # it is always shown as a JSON control, read above
 
     # --- containers ---
 
@@ -236,35 +231,19 @@ class _Reader:
                 if value is not ABSENT:
                     draft[key] = value
         for number in range(self._count(at, "rows")):
-            self._row(kind, at, number, draft)
+            named = at.row(number, "")
+            text = self._text(named, "key") or ""
+            blank = not text and name(self._prefix, named.path, "blank") not in self._data
+            taken = text in kind.properties or text in draft
+            value = self.read(kind.extra, at.row(number, text))
+            if blank:
+                self._error(at, "Enter a name for each added property, or remove it.")
+            elif taken:
+                self._error(at, f"The property “{text[:80]}” appears twice.")
+            draft[PendingKey(number, text) if blank or taken else text] = value
         return draft
-
-    def _row(self, kind: Object, at: NodePlace, number: int, draft: dict[Any, Draft]) -> None:
-        named = at.row(number, "")
-        text = self._text(named, "key") or ""
-        blank = not text and name(self._prefix, named.path, "blank") not in self._data
-        taken = text in kind.properties or text in draft
-        value = self.read(kind.extra, at.row(number, text))
-        if blank:
-            self._error(at, "Enter a name for each added property, or remove it.")
-        elif taken:
-            self._error(at, f"The property “{text[:80]}” appears twice.")
-        draft[PendingKey(number, text) if blank or taken else text] = value
 
 
 def _index(text: str, count: int) -> int | None:
     number = whole_number(text)
     return number if number is not None and number < count else None
-
-
-_READERS: dict[type[Kind], Callable[[_Reader, Any, NodePlace], Draft]] = {
-    Union: _Reader._union,
-    Array: _Reader._array,
-    Object: _Reader._object,
-    Text: _Reader._text_value,
-    Number: _Reader._number,
-    Switch: _Reader._switch,
-    Fixed: _Reader._fixed,
-    Choice: _Reader._choice,
-    AnyJson: _Reader._any,
-}

@@ -36,7 +36,8 @@ def _violations(item: dict[str, Any]) -> Iterator[Violation]:
     elif keyword in {"anyOf", "oneOf"} and item["context"]:
         yield from _of_branches(item)
     else:
-        yield Violation(join(path), _sentence(keyword, words, item["message"]))
+        phrase, message = _PHRASES.get(keyword), item["message"]
+        yield Violation(join(path), phrase(words) if phrase else f"{message[:1].upper()}{message[1:]}.")
 
 
 def _of_branches(item: dict[str, Any]) -> Iterator[Violation]:
@@ -58,13 +59,6 @@ def _wrong_kind(error: dict[str, Any], path: list[str | int]) -> bool:
     if error["keyword"] == "type":
         return bool(error["path"] == path)
     return error["keyword"] in {"const", "enum"} and len(error["path"]) <= len(path) + 1
-
-
-def _sentence(keyword: str, words: dict[str, Any], message: str) -> str:
-    phrase = _PHRASES.get(keyword)
-    if phrase is None:
-        return f"{message[:1].upper()}{message[1:]}."
-    return phrase(words)
 
 
 def _limit(sentence: str) -> Callable[[dict[str, Any]], str]:

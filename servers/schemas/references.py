@@ -123,25 +123,21 @@ class _Survey:
         declared = schema.get(self._id)
         uri, _, fragment = declared.partition("#") if isinstance(declared, str) else ("", "", "")
         if uri:
-            base = self._registered(schema, uri, base, sure)
+            self.has_ids = True
+            base = _joined(base, uri)
+            if schema is not self._root:
+                self.parts_have_ids = True
+                # Before 2019-09, a `$ref` hides its siblings, and draft-04 differs in what counts as a part.
+                agreed = sure and "$ref" not in schema and self._id == "$id"
+                if not agreed or schema.get("$schema", self._dialect) != self._dialect:
+                    base = None
+            if base is None:
+                self.doubtful = True
+            else:
+                self.resources.setdefault(base, []).append(schema)
         for name in (fragment, *(schema.get(key) for key in ANCHORS)):
             if isinstance(name, str) and name:
                 self.anchors.setdefault((base, name), []).append(schema)
-        return base
-
-    def _registered(self, schema: dict[str, Any], uri: str, base: str | None, sure: bool) -> str | None:
-        self.has_ids = True
-        base = _joined(base, uri)
-        if schema is not self._root:
-            self.parts_have_ids = True
-            # Before 2019-09, a `$ref` hides its siblings, and draft-04 differs in what counts as a part.
-            agreed = sure and "$ref" not in schema and self._id == "$id"
-            if not agreed or schema.get("$schema", self._dialect) != self._dialect:
-                base = None
-        if base is None:
-            self.doubtful = True
-        else:
-            self.resources.setdefault(base, []).append(schema)
         return base
 
     def _below(

@@ -71,9 +71,15 @@ class Document:
         if not isinstance(schema, dict):
             raise Unsupported("The schema is not valid here: a schema must be an object.")
         require_sane(schema)
-        self._spend(chain, len(schema.get("properties", ())))
+        self._merges += 1 + len(schema.get("properties", ())) // 20
+        if chain > MAX_CHAIN:
+            raise Unsupported(f"References follow each other more than {MAX_CHAIN} times here.")
+        if self._merges > MAX_MERGES:
+            raise Unsupported("The schema is too large to become a form from here on.")
         flat = {key: value for key, value in schema.items() if key not in _STRUCTURE}
-        self._drop_constraint_unions(flat)
+        for key in ("anyOf", "oneOf"):  # [{required: [a]}, {required: [b]}] requires a check, not a different form
+            if all(isinstance(branch, dict) and branch.keys() <= _CONSTRAINTS for branch in flat.get(key, [None])):
+                del flat[key]
         conditions = list(_conditions(schema))
         for part in self._parts(schema):
             more, nested = self.flatten(part, chain + 1)
@@ -81,32 +87,14 @@ class Document:
             conditions.extend(nested)
         return flat, tuple(conditions)
 
-    def _spend(self, chain: int, width: int) -> None:
-        self._merges += 1 + width // 20
-        if chain > MAX_CHAIN:
-            raise Unsupported(f"References follow each other more than {MAX_CHAIN} times here.")
-        if self._merges > MAX_MERGES:
-            raise Unsupported("The schema is too large to become a form from here on.")
-
     def _parts(self, schema: dict[str, Any]) -> Iterator[Schema]:
-        for key in REFERENCES:
-            if key in schema:
-                yield self._lookup(schema, key)
+        for keyword in REFERENCES:
+            if keyword in schema:
+                try:
+                    yield self._references.target(schema[keyword], schema, dynamic=keyword != "$ref")
+                except Unresolvable as exc:
+                    raise Unsupported(str(exc)) from exc
         yield from schema.get("allOf", ())
-
-    def _drop_constraint_unions(self, flat: Flat) -> None:
-        """`anyOf: [{required: [a]}, {required: [b]}]` requires a check, not a different form."""
-        for key in ("anyOf", "oneOf"):
-            if all(isinstance(branch, dict) and branch.keys() <= _CONSTRAINTS for branch in flat.get(key, [None])):
-                del flat[key]
-
-    def _lookup(self, schema: dict[str, Any], keyword: str) -> Schema:
-        """The target of a local reference."""
-        try:
-            target: Schema = self._references.target(schema[keyword], schema, dynamic=keyword != "$ref")
-        except Unresolvable as exc:
-            raise Unsupported(str(exc)) from exc
-        return target
 
     def _look(self) -> None:
         self._looks += 1

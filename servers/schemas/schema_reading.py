@@ -4,7 +4,6 @@ Plain values only: no Django, nothing is fetched, nothing recurses without a bou
 """
 
 import json
-from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
@@ -94,15 +93,17 @@ def without_words(schema: Any) -> Any:
     """The schema without texts for people. It must not be deeper than MAX_DEPTH."""
     if not isinstance(schema, dict):
         return schema
-    return {key: _part_without_words(key, part) for key, part in schema.items() if key not in ANNOTATIONS}
-
-
-def _part_without_words(key: str, part: Any) -> Any:
-    if key in NAMED and isinstance(part, dict):
-        return {name: without_words(schema) for name, schema in part.items()}
-    if key in MANY and isinstance(part, list):
-        return [without_words(schema) for schema in part]
-    return without_words(part) if key in ONE else part
+    kept: dict[str, Any] = {}
+    for key, part in schema.items():
+        if key in ANNOTATIONS:
+            continue
+        if key in NAMED and isinstance(part, dict):
+            kept[key] = {name: without_words(inner) for name, inner in part.items()}
+        elif key in MANY and isinstance(part, list):
+            kept[key] = [without_words(inner) for inner in part]
+        else:
+            kept[key] = without_words(part) if key in ONE else part
+    return kept
 
 
 class Document:
@@ -125,23 +126,19 @@ class Document:
 
     def _alternatives(self, schema: Any) -> list[Flat]:
         flat = self.flat(schema)
-        for keyword in ("anyOf", "oneOf"):
-            branches = flat.get(keyword)
-            if isinstance(branches, list) and branches:
-                rest = {key: value for key, value in flat.items() if key != keyword}
-                joined = [{"allOf": [rest, branch]} if rest else branch for branch in branches]
-                return self._spread_out(joined, id(schema) if keyword == "oneOf" else None)
-        return [] if flat.get("not") == {} else [flat]
-
-    def _spread_out(self, branches: list[Any], one_of: int | None) -> list[Flat]:
-        """With choices that refer to choices, each level can double the alternatives: each one is charged to the
-        budget."""
+        keyword = next((word for word in ("anyOf", "oneOf") if isinstance(flat.get(word), list) and flat[word]), None)
+        if keyword is None:
+            return [] if flat.get("not") == {} else [flat]
+        rest = {key: value for key, value in flat.items() if key != keyword}
+        joined = [{"allOf": [rest, branch]} if rest else branch for branch in flat[keyword]]
         found: list[Flat] = []
-        for number, branch in enumerate(branches):
+        for number, branch in enumerate(joined):
             more = self.alternatives(branch)
+            # With choices that refer to choices, each level can double the alternatives.
             self._budget.spend(1 + len(more))
-            if one_of is not None:
-                more = [{**flat, ONE_OF: {**flat.get(ONE_OF, {}), one_of: frozenset({number})}} for flat in more]
+            if keyword == "oneOf":
+                chosen = {id(schema): frozenset({number})}
+                more = [{**one, ONE_OF: {**one.get(ONE_OF, {}), **chosen}} for one in more]
             found += more
         return found
 
@@ -184,7 +181,11 @@ class Document:
                 of_kind = joined.setdefault(kind, {**flat, "type": kind, "enum": []})
                 of_kind.pop("const", None)
                 of_kind["enum"].append(value)
-                of_kind[ONE_OF] = _both_choices(of_kind.get(ONE_OF, {}), flat.get(ONE_OF, {}))
+                one, other = of_kind.get(ONE_OF, {}), flat.get(ONE_OF, {})
+                of_kind[ONE_OF] = {
+                    choice: one.get(choice, frozenset()) | other.get(choice, frozenset())
+                    for choice in one.keys() | other.keys()
+                }
         if "null" in joined:
             del joined["null"]["enum"]
         return [*(flat for flat in flats if id(flat) in clashing), *joined.values()]
@@ -202,15 +203,6 @@ class Document:
             return {"not": {}} if schema is False else {}
         self._budget.spend(1 + len(schema))
         flat = {key: value for key, value in schema.items() if key not in _APART and key not in ANNOTATIONS}
-        parts = self._parts(schema, flat)
-        if len(parts) == 1 and not flat:
-            return self.flat(parts[0], chain + 1)  # the same object: this is how recursion is recognised
-        for part in parts:
-            flat = self._merge(flat, self.flat(part, chain + 1))
-        return flat
-
-    def _parts(self, schema: dict[str, Any], flat: Flat) -> list[Any]:
-        """The schemas that apply besides its own keywords; a reference that cannot be resolved here stays as it is."""
         parts = list(schema["allOf"]) if isinstance(schema.get("allOf"), list) else []
         for keyword in REFERENCES:
             if keyword in schema:
@@ -218,7 +210,11 @@ class Document:
                     parts.append(self._references.target(schema[keyword], schema, dynamic=keyword != "$ref"))
                 except Unresolvable as problem:
                     flat[keyword if problem.foreign else UNKNOWN] = schema[keyword]
-        return parts
+        if len(parts) == 1 and not flat:
+            return self.flat(parts[0], chain + 1)  # the same object: this is how recursion is recognised
+        for part in parts:
+            flat = self._merge(flat, self.flat(part, chain + 1))
+        return flat
 
     def _merge(self, one: Flat, other: Flat) -> Flat:
         self._budget.spend(1 + len(other))
@@ -256,39 +252,26 @@ def rivals(one: Flat, other: Flat) -> bool:
     return any(len(mine[choice] | others[choice]) > 1 for choice in mine.keys() & others.keys())
 
 
-def _both_choices(one: dict[int, frozenset[int]], other: dict[int, frozenset[int]]) -> dict[int, frozenset[int]]:
-    none: frozenset[int] = frozenset()
-    return {choice: one.get(choice, none) | other.get(choice, none) for choice in one.keys() | other.keys()}
-
-
 def _join(merged: Flat, key: str, value: Any) -> None:
     """Both hold: `merged[key]` and `value`, which differ."""
     old = merged[key]
     if key in {"properties", "patternProperties"} and isinstance(old, dict) and isinstance(value, dict):
-        merged[key] = _both_named(old, value)
+        both = {name: {"allOf": [old[name], value[name]]} for name in old.keys() & value.keys()}
+        merged[key] = {**old, **value, **both}
     elif key == "required" and isinstance(old, list) and isinstance(value, list):
         merged[key] = [*old, *value]
     elif key == "type":
-        merged[key] = _both_types(_listed(old), _listed(value))
+        one, other = _listed(old), _listed(value)
+        merged[key] = [kind for kind in one if kind in other]
+        mixed = ("integer" in one and "number" in other) or ("number" in one and "integer" in other)
+        if mixed and "integer" not in merged[key]:
+            merged[key].append("integer")
     elif key in LOWER_BOUNDS | UPPER_BOUNDS and _is_number(old) and _is_number(value):
         merged[key] = max(old, value) if key in LOWER_BOUNDS else min(old, value)
     elif key in {"items", "additionalProperties"}:
         merged[key] = {"allOf": [old, value]} if False not in (old, value) else False
     elif key not in {"default", "format"}:
         merged[f"allOf {key}"] = [*_listed(merged.get(f"allOf {key}", [])), value]
-
-
-def _both_named(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: {"allOf": [one[name], other[name]]} if name in one and name in other else one.get(name, other.get(name))
-        for name in [*one, *(name for name in other if name not in one)]
-    }
-
-
-def _both_types(one: list[Any], other: list[Any]) -> list[Any]:
-    found = [kind for kind in one if kind in other]
-    mixed = ("integer" in one and "number" in other) or ("number" in one and "integer" in other)
-    return [*found, "integer"] if mixed and "integer" not in found else found
 
 
 def _listed(value: Any) -> list[Any]:

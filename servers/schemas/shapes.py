@@ -26,27 +26,18 @@ def require_sane(schema: dict[str, Any]) -> None:
     for key in _SCHEMAS:
         if key in schema and not isinstance(schema[key], dict | bool):
             raise Unsupported(f"The schema is not valid here: “{key}” must be a schema.")
-    _require_sane_words(schema)
-
-
-def _require_sane_words(schema: dict[str, Any]) -> None:
-    if "required" in schema and not _strings(schema["required"]) and not isinstance(schema["required"], bool):
+    required = schema.get("required", [])
+    are_names = isinstance(required, list) and all(isinstance(name, str) for name in required)
+    if not are_names and not isinstance(required, bool):
         raise Unsupported("The schema is not valid here: “required” must be a list of names.")
     if "enum" in schema and not isinstance(schema["enum"], list):
         raise Unsupported("The schema is not valid here: “enum” must be a list.")
     if "items" in schema and not isinstance(schema["items"], dict | bool | list):
         raise Unsupported("The schema is not valid here: “items” must be a schema.")
-    if "type" in schema and not _types(schema["type"]):
-        raise Unsupported("The schema is not valid here: “type” does not name a JSON type.")
-
-
-def _strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _types(value: object) -> bool:
-    names = value if isinstance(value, list) else [value]
-    return bool(names) and all(isinstance(item, str) and item in _TYPES for item in names)
+    if "type" in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if not types or not all(isinstance(name, str) and name in _TYPES for name in types):
+            raise Unsupported("The schema is not valid here: “type” does not name a JSON type.")
 
 
 def only_value(schema: Any) -> list[Any]:

@@ -46,7 +46,11 @@ def variables(template: str) -> list[Variable]:
     """The variables in template order, each name once. Raises BrokenTemplate."""
     found: dict[str, Variable] = {}
     for expression in _expressions(template):
-        for variable in _variables(expression):
+        operator = expression[:1] if expression[:1] in _OPERATORS else ""
+        if expression[:1] and expression[0] in _RESERVED:
+            raise BrokenTemplate(f"{expression[0]!r} is an operator reserved for future use.")
+        for spec in expression[len(operator) :].split(","):
+            variable = _variable(spec, operator, expression)
             found.setdefault(variable.name, variable)
     return list(found.values())
 
@@ -92,13 +96,6 @@ def _brace(template: str, at: int) -> int | None:
     if closing >= 0 and (opening < 0 or closing < opening):
         raise BrokenTemplate(f"The closing brace at character {closing + 1} has no opening brace.")
     return opening if opening >= 0 else None
-
-
-def _variables(expression: str) -> list[Variable]:
-    operator = expression[:1] if expression[:1] in _OPERATORS else ""
-    if expression[:1] and expression[0] in _RESERVED:
-        raise BrokenTemplate(f"{expression[0]!r} is an operator reserved for future use.")
-    return [_variable(spec, operator, expression) for spec in expression[len(operator) :].split(",")]
 
 
 def _variable(spec: str, operator: str, expression: str) -> Variable:
