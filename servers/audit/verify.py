@@ -107,7 +107,10 @@ def verify(
 
 def _verdict(start: int, end: int | None, on_progress: OnProgress, is_known: IsKnown) -> ChainVerdict | None:
     """None if a cut overtook it."""
-    total, walk = _count(start, end), _Walk(start, "", is_known, None)
+    # How many links there should be, for the progress only: a damaged log may claim anything.
+    last = AuditHead.objects.filter(chain=CHAIN).values_list("seq", flat=True).first() if end is None else end
+    total = max(0, last - start + 1) if isinstance(last, int) else 0
+    walk = _Walk(start, "", is_known, None)
     whole: Whole | None = None
     unknown: Broken | None = None
 
@@ -139,12 +142,6 @@ def _verdict(start: int, end: int | None, on_progress: OnProgress, is_known: IsK
         return ChainVerdict(True, walk.checked)
     warning = "" if triggers.complete(connection) else _TRIGGERS
     return ChainVerdict(True, walk.checked, signed_seq=whole.signed_seq, warning=warning)
-
-
-def _count(start: int, end: int | None) -> int:
-    """How many links there should be, for the progress only: a damaged log may claim anything."""
-    last = AuditHead.objects.filter(chain=CHAIN).values_list("seq", flat=True).first() if end is None else end
-    return max(0, last - start + 1) if isinstance(last, int) else 0
 
 
 def _check_pages(walk: _Walk, start: int, end: int | None, whole: Whole | None, report: Callable[[], None]) -> None:
@@ -259,16 +256,15 @@ def _reach_head(walk: _Walk, whole: Whole | None, report: Callable[[], None]) ->
 
 def _pages(floor: int | None, end: int | None) -> Iterator[list[AuditEvent]]:
     """By number, so that a chain of any length takes no memory. Without a `floor`, also events before the first."""
-    while page := _read(floor, end):
+    while True:
+        try:
+            page = list(_page(floor, end))
+        except Exception:  # whatever the driver or a field raises for a value that it cannot convert
+            page = list(_up_to_unreadable(floor, end))
+        if not page:
+            return
         yield page
         floor = page[-1].seq
-
-
-def _read(floor: int | None, end: int | None) -> list[AuditEvent]:
-    try:
-        return list(_page(floor, end))
-    except Exception:  # whatever the driver or a field raises for a value that it cannot convert
-        return list(_up_to_unreadable(floor, end))
 
 
 def _up_to_unreadable(floor: int | None, end: int | None) -> Iterator[AuditEvent]:

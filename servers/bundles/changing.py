@@ -282,7 +282,9 @@ def _member_problems(members: Sequence[Membership], bundle: Bundle | None) -> li
                 f"Alias “{one.alias}” of {one.server.name}: it belonged to a server that was deleted, and agents may still "
                 f"know its names. It is reserved until {orphans[skeleton]:%Y-%m-%d}. Choose another alias."
             )
-        problems += [*_pattern_problems(one), *_override_problems(one)]
+        if _too_long([*one.tools, *one.resources, *one.prompts]):
+            problems.append(f"{one.server.name}: at most {MOST_PATTERNS} patterns of {PATTERN_CHARS} characters.")
+        problems += _override_problems(one)
     return problems or _rule_problems(members, bundle)
 
 
@@ -391,12 +393,6 @@ def of_deleted_servers(bundle: Bundle | None) -> dict[str, datetime]:
         if until > now:
             found[names.skeleton(name.partition(names.SEPARATOR)[0])] = until
     return found
-
-
-def _pattern_problems(one: Membership) -> list[str]:
-    if _too_long([*one.tools, *one.resources, *one.prompts]):
-        return [f"{one.server.name}: at most {MOST_PATTERNS} patterns of {PATTERN_CHARS} characters."]
-    return []
 
 
 def _too_long(patterns: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ table, never by parsing them."""
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
@@ -143,8 +143,12 @@ def of_deleted_servers(bundle_id: int | None = None) -> QuerySet[ExposedName]:
     return rows if bundle_id is None else rows.filter(bundle_id=bundle_id)
 
 
-def _unoffered(now: datetime) -> QuerySet[ExposedName]:
-    """Names of tools and prompts that their servers no longer have. One that comes back gets its name again."""
+def remove_old() -> int:
+    """Delete old tombstones, and bundles that were deleted long ago. Returns the number of rows deleted."""
+    now = timezone.now()
+    before = now - TOMBSTONE
+    of_deleted_servers().filter(retired_at=None).update(retired_at=now)
+    # Names of tools and prompts that their servers no longer have. One that comes back gets its name again.
     since = now - ABSENT
     offered = Definition.objects.filter(
         Q(removed_at=None) | Q(removed_at__gte=since),
@@ -152,15 +156,8 @@ def _unoffered(now: datetime) -> QuerySet[ExposedName]:
         kind=OuterRef("kind"),
         key=OuterRef("original"),
     )
-    return ExposedName.objects.filter(~Exists(offered), retired_at=None, created_at__lt=since)
-
-
-def remove_old() -> int:
-    """Delete old tombstones, and bundles that were deleted long ago. Returns the number of rows deleted."""
-    now = timezone.now()
-    before = now - TOMBSTONE
-    of_deleted_servers().filter(retired_at=None).update(retired_at=now)
-    unoffered = list(_unoffered(now).values_list("pk", flat=True))
+    absent = ExposedName.objects.filter(~Exists(offered), retired_at=None, created_at__lt=since)
+    unoffered = list(absent.values_list("pk", flat=True))
     for start in range(0, len(unoffered), _BATCH):
         ExposedName.objects.filter(pk__in=unoffered[start : start + _BATCH]).update(retired_at=now)
     gone = Bundle.objects.filter(deleted_at__lt=before).delete()[0]

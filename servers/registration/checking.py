@@ -29,9 +29,16 @@ def check(registration: Registration) -> None:
         _collect(problems, field, partial(validators.validate_seconds, field), getattr(registration, field))
     for value in registration.used_values():
         _collect(problems, "values", _check_value, value)
-    _refuse_doubles(problems, registration.used_values())
-    if "url" not in problems and registration.transport != TransportKind.STDIO and _carries_secret(registration):
-        _collect(problems, "url", _require_encrypted, registration.url)
+    seen: set[tuple[str, str]] = set()
+    for value in registration.used_values():
+        if value.key in seen:
+            problem = ValidationError(f"{value.name} is set twice.", code="double")
+            problems.setdefault("values", []).append(problem)
+        seen.add(value.key)
+    if "url" not in problems and registration.transport != TransportKind.STDIO:
+        secret = any(value.secret or has_reference(value.text()) for value in registration.used_values())
+        if (secret or has_reference(registration.url)) and not may_carry_credentials(registration.url):
+            problems["url"] = [ValidationError(NOT_ENCRYPTED, code="not_encrypted")]
     if registration.total_timeout_seconds < registration.request_timeout_seconds:
         problem = ValidationError("Must be at least as long as the request timeout.", code="total")
         problems.setdefault("total_timeout_seconds", []).append(problem)
@@ -59,30 +66,11 @@ def _rules(registration: Registration) -> list[tuple[str, Callable[[Any], None]]
     return rules
 
 
-def _carries_secret(registration: Registration) -> bool:
-    values = registration.used_values()
-    return has_reference(registration.url) or any(value.secret or has_reference(value.text()) for value in values)
-
-
-def _require_encrypted(url: str) -> None:
-    if not may_carry_credentials(url):
-        raise ValidationError(NOT_ENCRYPTED, code="not_encrypted")
-
-
 def _check_value(value: ValueInput) -> None:
     check_name, check_text = VALUE_RULES[value.kind]
     check_name(value.name)
     if value.value is not None:
         check_text(value.text())
-
-
-def _refuse_doubles(problems: dict[str, list[ValidationError]], values: list[ValueInput]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for value in values:
-        if value.key in seen:
-            problem = ValidationError(f"{value.name} is set twice.", code="double")
-            problems.setdefault("values", []).append(problem)
-        seen.add(value.key)
 
 
 def _collect(problems: dict[str, list[ValidationError]], field: str, rule: Callable[[Any], None], value: Any) -> None:

@@ -52,9 +52,15 @@ class _Writer:
         self._names: dict[str, tuple[int, str]] = {}
 
     def entry(self, server: Server) -> dict[str, Any]:
-        data = _with_vault(server, Registration.of_server(server))
+        data = Registration.of_server(server)
+        # The vault credentials that the shared identity authenticates with, by name only.
+        data = replace(data, values=[*data.values, *as_values(used_by(server), data.values)])
         entry: dict[str, Any] = {"type": self._type(data.transport)}
-        entry |= self._started(server, data) if data.transport == TransportKind.STDIO else self._reached(server, data)
+        if data.transport == TransportKind.STDIO:
+            entry |= self._started(server, data)
+        else:
+            entry["url"] = self._url(server, data.url)
+            entry |= self._values(server, "headers", data.used_values())
         secrets = [value.name for value in data.used_values() if _is_secret(value)]
         if not server.enabled:
             entry["disabled"] = True
@@ -78,9 +84,6 @@ class _Writer:
             entry["cwd"] = self._plain(data.working_directory)
         return entry | self._values(server, "env", data.used_values())
 
-    def _reached(self, server: Server, data: Registration) -> dict[str, Any]:
-        return {"url": self._url(server, data.url)} | self._values(server, "headers", data.used_values())
-
     def _values(self, server: Server, key: str, values: list[ValueInput]) -> dict[str, Any]:
         written = {
             value.name: self._reference(server, value.name, value.name)
@@ -101,16 +104,14 @@ class _Writer:
         head, mark, query = url.partition("?")
         if not mark:
             return self._plain(url)
-        parts = [self._parameter(server, item) for item in query.split("&")]
+        parts = []
+        for item in query.split("&"):
+            name = item.partition("=")[0]
+            if is_secret_parameter(item):
+                parts.append(f"{name}={self._reference(server, name, f'{name} in the URL')}")
+            else:
+                parts.append(self._plain(item))
         return f"{self._plain(head)}?{'&'.join(parts)}"
-
-    def _parameter(self, server: Server, item: str) -> str:
-        name = item.partition("=")[0]
-        return (
-            f"{name}={self._reference(server, name, f'{name} in the URL')}"
-            if is_secret_parameter(item)
-            else self._plain(item)
-        )
 
     def _reference(self, server: Server, name: str, words: str) -> str:
         if self.form == Form.MCP_SERVERS:
@@ -160,7 +161,11 @@ def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: boo
     writer, entries = _Writer(form, own=own), {}
     taken: set[str] = set()
     for server in servers:
-        name = _free_name(server, taken)
+        # Names need not be unique here; in a file they must be, and an import treats names that differ only in case as
+        # equal.
+        numbered = (f"{server.slug} ({number})" for number in itertools.count(2))
+        free = (name for name in itertools.chain((server.name, server.slug), numbered) if _folded(name) not in taken)
+        name = next(free)
         taken.add(_folded(name))
         entries[name] = writer.entry(server)
         if own and name != server.name:
@@ -172,20 +177,8 @@ def export(servers: Iterable[Server], form: Form = Form.MCP_SERVERS, *, own: boo
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _free_name(server: Server, taken: set[str]) -> str:
-    """Names need not be unique here; in a file they must be, and an import treats names that differ only in case as
-    equal."""
-    names = itertools.chain((server.name, server.slug), (f"{server.slug} ({number})" for number in itertools.count(2)))
-    return next(name for name in names if _folded(name) not in taken)
-
-
 def _folded(name: str) -> str:
     return name.strip().casefold()
-
-
-def _with_vault(server: Server, data: Registration) -> Registration:
-    """Add the vault credentials that the shared identity authenticates with, by name only."""
-    return replace(data, values=[*data.values, *as_values(used_by(server), data.values)])
 
 
 def file_name(form: Form) -> str:

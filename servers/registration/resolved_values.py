@@ -12,7 +12,7 @@ from servers.credentials.binding import NOT_ENCRYPTED, belongs, bound_to, in_wor
 from servers.credentials.kinds import Parts
 from servers.credentials.references import OPEN_ADDRESS, ReferenceMissing, ReferenceRefused, has_reference
 from servers.enums import CredentialKind, IdentityKind, SignsInAs, TransportKind, ValueKind
-from servers.models import Credential, CredentialUse, Identity, Server, ServerValue
+from servers.models import Credential, CredentialUse, Identity, Server
 from servers.registration.resolved_address import ResolvedAddress, reached
 from servers.registration.values import reveal
 from servers.secret import Secret
@@ -75,12 +75,21 @@ def launch_values(server: Server, identity: Identity | None = None) -> LaunchVal
     """
     uses = _uses(server, identity)
     filled = {use.credential.details.get("variable") for use in uses}
-    rows = [row for row in server.values.all() if not _is_own(identity) or not _is_shared_secret(row)]
+    rows = list(server.values.all())
+    if identity is not None and identity.kind == IdentityKind.PERSONAL:
+        # The value of a reference belongs to the operator, and is for the shared identity only.
+        rows = [row for row in rows if not row.secret and not has_reference(row.plain)]
     # where people use their own credentials, the shared session omits variables that only those fill
     optional = server.signs_in_as != SignsInAs.SHARED
     rows = [row for row in rows if not row.is_left_open or not (optional or row.name in filled)]
+    given: list[tuple[str, str, Secret | str]] = []
+    for row in rows:
+        if row.is_left_open:
+            words = f"The variable {row.name} has no value. Enter one in the server's Settings, or use a credential for it there."
+            raise NotLaunchable("value_needed", words)
+        given.append((row.kind, row.name, reveal(row)))
     granted = reference_grants.granted_to_server(server)
-    values = _split(server.transport, [(row.kind, row.name, _revealed(row)) for row in rows], granted)
+    values = _split(server.transport, given, granted)
     values = replace(values, used_rows=tuple(row.pk for row in rows if row.secret))
     return _whole(values, server, uses, granted)
 
@@ -94,22 +103,6 @@ def certificate_of(server: Server, identity: Identity) -> Certificate | None:
 
 def _certificate(parts: Parts) -> Certificate:
     return Certificate(Secret(parts.secret("certificate")), Secret(parts.secret("key")), parts.secret("ca"))
-
-
-def _is_own(identity: Identity | None) -> bool:
-    return identity is not None and identity.kind == IdentityKind.PERSONAL
-
-
-def _is_shared_secret(row: ServerValue) -> bool:
-    """The value of a reference belongs to the operator, and is for the shared identity only."""
-    return row.secret or has_reference(row.plain)
-
-
-def _revealed(row: ServerValue) -> Secret | str:
-    if row.is_left_open:
-        words = f"The variable {row.name} has no value. Enter one in the server's Settings, or use a credential for it there."
-        raise NotLaunchable("value_needed", words)
-    return reveal(row)
 
 
 def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT, user: Any = None) -> LaunchValues:
@@ -131,22 +124,21 @@ def draft_launch_values(registration: Registration, vault: Vault = NO_VAULT, use
 def _whole(
     values: LaunchValues, source: Server | Registration, uses: Iterable[CredentialUse], granted: Collection[str]
 ) -> LaunchValues:
-    values = _reached(_with_credentials(values, source, uses), source, granted)
-    if values.account is not None and has_reference(source.url):
-        raise NotLaunchable("reference_missing", OPEN_ADDRESS)
-    _require_encrypted(source.transport, source.url, values)
-    return values
-
-
-def _reached(values: LaunchValues, source: Server | Registration, granted: Collection[str]) -> LaunchValues:
-    if source.transport == TransportKind.STDIO:
+    values = _with_credentials(values, source, uses)
+    is_stdio = source.transport == TransportKind.STDIO
+    if is_stdio:
         _require_command_line(values, source)
     try:
         found = reached(source, granted, values.environment)
     except ReferenceMissing as missing:
         raise _unresolved(missing) from None
     files = (*values.files, *found.files)
-    return replace(values, reached=found, secrets=(*values.secrets, *found.secrets), files=files)
+    values = replace(values, reached=found, secrets=(*values.secrets, *found.secrets), files=files)
+    if values.account is not None and has_reference(source.url):
+        raise NotLaunchable("reference_missing", OPEN_ADDRESS)
+    if not is_stdio and values.carries_secret and not may_carry_credentials(source.url):
+        raise NotLaunchable("not_encrypted", NOT_ENCRYPTED)
+    return values
 
 
 def _require_command_line(values: LaunchValues, source: Server | Registration) -> None:
@@ -265,8 +257,3 @@ def _parts(source: Server | Registration, use: CredentialUse) -> Parts:
     if credential.kind == CredentialKind.OAUTH:
         return Parts(CredentialKind.OAUTH)  # a grant changes while the session lives: see servers/credentials/grants.py
     return credentials.opened(credential)
-
-
-def _require_encrypted(transport: str, url: str, values: LaunchValues) -> None:
-    if transport != TransportKind.STDIO and values.carries_secret and not may_carry_credentials(url):
-        raise NotLaunchable("not_encrypted", NOT_ENCRYPTED)

@@ -95,15 +95,12 @@ def _shown(row: ServerValue) -> str:
 # --- a credential is bound to the origin it was entered for -------------------------------------------------------
 def secrets_to_reenter(server: Server, registration: Registration) -> list[str]:
     """Names of stored secret headers that would be sent to another party because the scheme, host or port changed."""
-    if registration.transport == TransportKind.STDIO or not _origin_changed(server, registration):
+    if registration.transport == TransportKind.STDIO:
+        return []
+    had_origin = server.transport != TransportKind.STDIO and server.url
+    if had_origin and origin(server.url) == origin(registration.url):
         return []
     return [value.name for value in registration.used_values() if value.value is None and not value.needed]
-
-
-def _origin_changed(server: Server, registration: Registration) -> bool:
-    if server.transport == TransportKind.STDIO or not server.url:
-        return True
-    return origin(server.url) != origin(registration.url)
 
 
 def require_reentered(server: Server, registration: Registration) -> None:

@@ -75,7 +75,10 @@ class ExportLines:
         cut = self._cut
         # includes the checkpoint of the event before the first, which says what the first has to follow
         first = max(self._after, cut.seq + 1 if cut is not None else 1)
-        for one in [*([cut] if cut is not None else []), *self._statements(first), *self._outside]:
+        others = Checkpoint.objects.filter(kind__in=[StatementKind.REMOVAL, StatementKind.RESTORED])
+        regular = Checkpoint.objects.filter(kind=StatementKind.REGULAR, seq__gte=first, seq__lte=self.last_seq)
+        signed_here = [one for some in (others, regular) for one in checkpoints.statements(some.order_by("seq"))]
+        for one in [*([cut] if cut is not None else []), *signed_here, *self._outside]:
             if one.note not in self._notes and (one.kind != StatementKind.CUT or one is cut):
                 self._notes.add(one.note)
                 yield file.line(one.kind, one.note)
@@ -89,10 +92,6 @@ class ExportLines:
             return True
         return _newest(StatementKind.RESTORED) != self._restored or self._erased_meanwhile()
 
-    def _later_removals(self) -> Iterator[str]:
-        rows = Checkpoint.objects.filter(kind=StatementKind.REMOVAL).order_by("seq")
-        return (file.line(one.kind, one.note) for one in checkpoints.statements(rows) if one.note not in self._notes)
-
     def _erased_meanwhile(self) -> bool:
         """Whether a person had a payload erased by an event after those in this file. In a filtered file, no event is
         expected to report it."""
@@ -101,12 +100,6 @@ class ExportLines:
         return bool(unsaid) and any(
             digest in unsaid for event in later.iterator() for _, digest in _digests(_body(event))
         )
-
-    def _statements(self, first: int) -> Iterator[Statement]:
-        others = Checkpoint.objects.filter(kind__in=[StatementKind.REMOVAL, StatementKind.RESTORED]).order_by("seq")
-        yield from checkpoints.statements(others)
-        regular = Checkpoint.objects.filter(kind=StatementKind.REGULAR, seq__gte=first, seq__lte=self.last_seq)
-        yield from checkpoints.statements(regular.order_by("seq"))
 
     def lines(self, events: Sequence[AuditEvent]) -> Iterator[str]:
         """The lines of events that follow the previous ones by number, each followed by its payloads and its call."""
@@ -117,7 +110,12 @@ class ExportLines:
         calls: dict[Any, dict[str, Any]] = {}
         for check in rows.checks():
             calls |= check.exported(events, self.last_seq)
-        small = self._small_payloads(bodies) if self._payloads else {}
+        small: dict[str, Payload] = {}
+        if self._payloads:
+            # Large ones are read one by one, so that a batch needs no more memory than the largest payload.
+            named = {digest for body in bodies for _, digest in _digests(body)}
+            payloads = Payload.objects.filter(digest__in=named, size__lte=settings.INLINE_PAYLOAD_BYTES)
+            small = {row.digest: row for row in payloads}
         for event, body in zip(events, bodies, strict=True):
             self._hashes.update(event.hash.encode())
             self._count += 1
@@ -131,13 +129,6 @@ class ExportLines:
                 yield from self._payload_lines(event, body, small)
             if (call := calls.get(event.call_uid)) is not None and event.action == "call:tool:request":
                 yield _line(type="call", **call)
-
-    def _small_payloads(self, bodies: Sequence[dict[str, Any]]) -> dict[str, Payload]:
-        """Without large ones, which are read one by one, so that a batch needs no more memory than the largest
-        payload."""
-        named = {digest for body in bodies for _, digest in _digests(body)}
-        rows = Payload.objects.filter(digest__in=named, size__lte=settings.INLINE_PAYLOAD_BYTES)
-        return {row.digest: row for row in rows}
 
     def _payload_lines(self, event: AuditEvent, body: dict[str, Any], small: dict[str, Payload]) -> Iterator[str]:
         written = self._written.setdefault(event.call_uid, set())
@@ -164,7 +155,8 @@ class ExportLines:
 
     def end(self) -> Iterator[str]:
         """What retention signed while the events were written, and the signature."""
-        yield from self._signed(self._later_removals())
+        later = checkpoints.statements(Checkpoint.objects.filter(kind=StatementKind.REMOVAL).order_by("seq"))
+        yield from self._signed(file.line(one.kind, one.note) for one in later if one.note not in self._notes)
         digest, lines = (b64encode(found.digest()).decode() for found in (self._hashes, self._lines))
         more = {"events": str(self._count), "digest": digest, "lines": lines}
         seq, head_hash = (self.last_seq, self._hash) if self.last_seq else (0, EMPTY_HASH)

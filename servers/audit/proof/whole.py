@@ -208,7 +208,11 @@ class Whole:
         sizes = Payload.objects.filter(digest__in=named).values_list("pk", "digest", "size")
         for pk, digest, one in [*sizes, (0, "", _BYTES + 1)] if named else []:
             if batch and (pk == 0 or size + _number(one) > _BYTES):
-                yield from _judged(batch)
+                try:
+                    found = {row.pk: row for row in Payload.objects.filter(pk__in=[key for key, _ in batch])}
+                except Exception:  # whatever the driver or a field raises for a value that it cannot convert
+                    found = {}
+                yield from ((stored, _wrong(key, found.get(key))) for key, stored in batch)
                 batch, size = [], 0
             batch.append((pk, digest))
             size += _number(one)
@@ -224,14 +228,6 @@ def _requested(event: AuditEvent) -> datetime | None:
 
 def _forged(row: Checkpoint) -> Broken:
     return Broken(row.seq, f"The checkpoint of event {row.seq} in the database was forged or changed.")
-
-
-def _judged(batch: list[tuple[int, str]]) -> list[tuple[str, str]]:
-    try:
-        found = {row.pk: row for row in Payload.objects.filter(pk__in=[pk for pk, _ in batch])}
-    except Exception:  # whatever the driver or a field raises for a value that it cannot convert
-        found = {}
-    return [(digest, _wrong(pk, found.get(pk))) for pk, digest in batch]
 
 
 def _wrong(pk: int, row: Payload | None) -> str:

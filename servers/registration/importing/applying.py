@@ -1,7 +1,7 @@
 """Carries out what was decided about a preview: each server through the verbs of `registration`, in its own
 transaction."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -113,25 +113,37 @@ def _outcome(
     given = entry.registration
     if given is None or entry.problems:
         return ImportOutcome(name, "refused", " ".join(entry.problems))
-    if decision.choice == Choice.OVERWRITE and (stored := proposal.stored) is not None:
-        if decision.uid not in (None, stored.uid):
-            return ImportOutcome(name, "refused", _replaced(stored))
-        return _tried(name, lambda: _overwritten(actor, user, entry, stored, decision.version, known))
+    stored = proposal.stored if decision.choice == Choice.OVERWRITE else None
+    if stored is not None and decision.uid not in (None, stored.uid):
+        reason = f"The server that the preview showed was renamed or deleted, and {stored.name} has taken its place."
+        return ImportOutcome(name, "refused", f"{reason} Check the preview again.")
     if decision.choice == Choice.RENAME:
         given = replace(given, name=decision.name.strip(), slug="")
-    return _tried(name, lambda: _created(actor, user, entry, given, known))
+    return _store(actor, user, entry, given, stored, decision.version, known)
 
 
-def _replaced(stored: Server) -> str:
-    return (
-        f"The server that the preview showed was renamed or deleted, and {stored.name} has taken its place. "
-        "Check the preview again."
-    )
-
-
-def _tried(name: str, act: Callable[[], ImportOutcome]) -> ImportOutcome:
+def _store(
+    actor: Actor,
+    user: Any,
+    entry: Entry,
+    given: Registration,
+    stored: Server | None,
+    version: int,
+    known: dict[int, Server],
+) -> ImportOutcome:
+    """`stored`: the server to overwrite; None: register a new one."""
+    name = entry.name
     try:
-        return act()
+        if stored is not None:
+            given = overwriting(stored, entry)
+            server = registering.change(actor, user, stored, given, version, entry.package)
+        elif not given.slug and (other := existing_server(given, known.values())) is not None:
+            return ImportOutcome(name, "refused", f"{other.name} already uses this name. Choose another one.")
+        else:
+            enabled = entry.enabled and not _waits(entry, given)
+            server = registering.register(actor, user, given, enabled=enabled, package=entry.package)
+        known[server.pk] = server
+        return _saved(entry, server, given, "created" if stored is None else "changed")
     except ValidationError as problem:
         return ImportOutcome(name, "refused", " ".join(words(problem)))
     except registering.Conflict as found:
@@ -142,24 +154,6 @@ def _tried(name: str, act: Callable[[], ImportOutcome]) -> ImportOutcome:
         return ImportOutcome(
             name, "refused", "The database is not available. Nothing was saved for this server. Try again."
         )
-
-
-def _created(actor: Actor, user: Any, entry: Entry, given: Registration, known: dict[int, Server]) -> ImportOutcome:
-    if not given.slug and (other := existing_server(given, known.values())) is not None:
-        return ImportOutcome(entry.name, "refused", f"{other.name} already uses this name. Choose another one.")
-    enabled = entry.enabled and not _waits(entry, given)
-    server = registering.register(actor, user, given, enabled=enabled, package=entry.package)
-    known[server.pk] = server
-    return _saved(entry, server, given, "created")
-
-
-def _overwritten(
-    actor: Actor, user: Any, entry: Entry, stored: Server, version: int, known: dict[int, Server]
-) -> ImportOutcome:
-    given = overwriting(stored, entry)
-    server = registering.change(actor, user, stored, given, version, entry.package)
-    known[server.pk] = server
-    return _saved(entry, server, given, "changed")
 
 
 def _needed(given: Registration) -> list[str]:

@@ -50,6 +50,7 @@ _LAUNCHERS = frozenset(
         "pipx",
     }
 )
+_REFERENCE = re.compile(r"(?<!\$)\$\{")
 # The part before the path, even if the beginning is a placeholder.
 _PLACE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?:\$\{[^{}]*\}|[^/?#])*")
 
@@ -63,7 +64,15 @@ def connection(reading: EntryReader) -> dict[str, Any]:
     if kind is None and command and (url or http_url):
         reading.problems.append("Both a command and a URL are set. Remove one, or set “type”.")
     if kind is TransportKind.STDIO or (kind is None and command):
-        return _stdio(reading, *(_split(reading, command, arguments) if is_line else (command, arguments)))
+        if is_line:
+            try:
+                command, first = split_command_line(command)
+            except ValidationError:
+                reading.problems.append("The command line has unmatched quotes.")
+            else:
+                reading.notes.append("The command line was split into the command and its arguments.")
+                arguments = first + arguments
+        return _stdio(reading, command, arguments)
     if kind is None and not (url or http_url):
         reading.problems.append(
             "A Zed extension starts this server. Enter the command that it runs."
@@ -107,43 +116,34 @@ def _stdio(reading: EntryReader, command: str, arguments: list[str]) -> dict[str
         reading.notes.append("“~” is not expanded: write the absolute path.")
     script = None if reading.is_own else shell_script(command, arguments)
     kept = [
-        reading.kept(argument, f"argument {index + 1}") if script is None or index < script else _escaped(argument)
+        reading.kept(argument, f"argument {index + 1}")
+        if script is None or index < script
+        else _REFERENCE.sub("$${", argument)  # it is for the shell, which finds it among the server's variables
         for index, argument in enumerate(arguments)
     ]
     if any(need.secret and need.place.startswith("argument ") for need in reading.needs.values()):
         reading.notes.append(_IN_CLEAR)  # the value that will be entered ends up there
+    program = reading.plain(command, "command")
+    directory = reading.text("cwd", "workingDirectory")
+    if directory and not directory.startswith(("/", "${")):  # relative to the project that an editor has open
+        need = reading.need("working directory", "working directory", required=True, printed=directory)
+        directory = reading.typed.get(need.key, directory)
+    else:
+        directory = reading.kept(directory, "working directory")
     return {
         "transport": TransportKind.STDIO,
-        "command": reading.plain(command, "command"),
+        "command": program,
         "arguments": kept,
-        "working_directory": _directory(reading, reading.text("cwd", "workingDirectory")),
+        "working_directory": directory,
     }
 
 
-def _directory(reading: EntryReader, path: str) -> str:
-    if path and not path.startswith(("/", "${")):  # relative to the project that an editor has open
-        need = reading.need("working directory", "working directory", required=True, printed=path)
-        return reading.typed.get(need.key, path)
-    return reading.kept(path, "working directory")
-
-
-def _escaped(script: str) -> str:
-    """Escape `${NAME}`: it is for the shell, which finds it among the server's variables."""
-    return re.sub(r"(?<!\$)\$\{", "$${", script)
-
-
-def _split(reading: EntryReader, line: str, arguments: list[str]) -> tuple[str, list[str]]:
-    try:
-        command, first = split_command_line(line)
-    except ValidationError:
-        reading.problems.append("The command line has unmatched quotes.")
-        return line, arguments
-    reading.notes.append("The command line was split into the command and its arguments.")
-    return command, first + arguments
-
-
 def _behind_url(reading: EntryReader, kind: TransportKind | None, url: str, http_url: str) -> dict[str, Any]:
-    columns: dict[str, Any] = {"url": _url(reading, (url or http_url).strip())}
+    whole = (url or http_url).strip()
+    # References stay in path and query; scheme, host and port must be known here, since secrets are bound to them.
+    place = _PLACE.match(whole)
+    end = place.end() if place else 0
+    columns: dict[str, Any] = {"url": reading.plain(whole[:end], "URL") + reading.kept(whole[end:], "URL")}
     if "@" in columns["url"].partition("?")[0].partition("#")[0]:
         # The URL parser quotes what it cannot parse in its errors, and here that may be a password.
         reading.problems.append("Move the username and password from the URL to a header, which is stored encrypted.")
@@ -153,10 +153,3 @@ def _behind_url(reading: EntryReader, kind: TransportKind | None, url: str, http
     elif http_url and not url:
         columns["transport"] = TransportKind.STREAMABLE_HTTP
     return columns
-
-
-def _url(reading: EntryReader, url: str) -> str:
-    """References stay in path and query; scheme, host and port must be known here, since secrets are bound to them."""
-    place = _PLACE.match(url)
-    end = place.end() if place else 0
-    return reading.plain(url[:end], "URL") + reading.kept(url[end:], "URL")

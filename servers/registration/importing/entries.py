@@ -103,7 +103,8 @@ def _entry(name: str, reading: EntryReader) -> Entry:
     credentials = own_credentials(reading)
     stated = frozenset(columns)
     columns.setdefault("transport", transport_of(columns.get("url", "")))
-    enabled = _enabled(reading)
+    disabled, flag = reading.flag("disabled"), reading.flag("enabled", "isActive")
+    enabled = not disabled and flag is not False
     columns = {"name": name, **columns}
     columns["name"] = " ".join(columns["name"].split())  # as a page shows it
     if description := reading.text("description"):
@@ -129,7 +130,8 @@ def faults(registration: Registration | None) -> list[str]:
         return []
     try:
         check(registration)
-        Server(**registration.columns()).clean_fields(exclude=[*(_other_columns()), "slug", "owner"])
+        others = {field.name for field in Server._meta.fields} - set(COLUMNS)
+        Server(**registration.columns()).clean_fields(exclude=[*others, "slug", "owner"])
     except ValidationError as problem:
         return words(problem)
     return []
@@ -138,15 +140,11 @@ def faults(registration: Registration | None) -> list[str]:
 def words(problem: ValidationError) -> list[str]:
     if not hasattr(problem, "error_dict"):
         return list(problem.messages)
-    return [f"{_label(name)}{text}" for name, texts in problem.message_dict.items() for text in texts]
-
-
-def _label(name: str) -> str:
-    return "" if name in ("__all__", "values", "url") else f"{name.replace('_', ' ').capitalize()}: "
-
-
-def _other_columns() -> set[str]:
-    return {field.name for field in Server._meta.fields} - set(COLUMNS)
+    lines: list[str] = []
+    for name, texts in problem.message_dict.items():
+        label = "" if name in ("__all__", "values", "url") else f"{name.replace('_', ' ').capitalize()}: "
+        lines += [f"{label}{text}" for text in texts]
+    return lines
 
 
 def _unreadable(name: str, raw: Mapping[str, Any]) -> str:
@@ -178,11 +176,6 @@ def _times(reading: EntryReader) -> dict[str, Any]:
     if columns.get("request_timeout_seconds", 0) > Registration.total_timeout_seconds:
         columns["total_timeout_seconds"] = columns["request_timeout_seconds"]
     return columns
-
-
-def _enabled(reading: EntryReader) -> bool:
-    disabled, enabled = reading.flag("disabled"), reading.flag("enabled", "isActive")
-    return not disabled and enabled is not False
 
 
 def _once(lines: list[str]) -> tuple[str, ...]:

@@ -22,10 +22,11 @@ _WORDS = {ValueKind.HEADER: "header", ValueKind.ENVIRONMENT: "variable"}
 def given_values(reading: EntryReader, transport: TransportKind, named: list[str]) -> list[ValueInput]:
     """`named`: headers and variables whose secrets the file omits on purpose."""
     kind = ValueKind.ENVIRONMENT if transport == TransportKind.STDIO else ValueKind.HEADER
-    given = {
-        ValueKind.HEADER: _without_ours(reading, dict(_headers(reading))),
-        ValueKind.ENVIRONMENT: dict(_variables(reading)),
-    }
+    headers = dict(_headers(reading))
+    if ours := [name for name in headers if is_set_anyway(name)]:  # many instructions include Accept and Content-Type
+        reading.notes.append(f"Ignored: {', '.join(map(short, ours))}, which mcpadmin sets on each request.")
+        headers = {name: text for name, text in headers.items() if name not in ours}
+    given = {ValueKind.HEADER: headers, ValueKind.ENVIRONMENT: dict(_variables(reading))}
     other = ValueKind.HEADER if kind == ValueKind.ENVIRONMENT else ValueKind.ENVIRONMENT
     if given[other]:
         reading.notes.append(f"Its {_WORDS[other]}s are ignored: this transport does not use them.")
@@ -44,14 +45,6 @@ def _headers(reading: EntryReader) -> Iterator[tuple[str, str]]:
         yield name, f"${{{variable}}}"
     if variable := reading.text("bearerTokenEnvVar"):
         yield "Authorization", f"Bearer ${{{variable}}}"
-
-
-def _without_ours(reading: EntryReader, headers: dict[str, str]) -> dict[str, str]:
-    """Drop headers that mcpadmin sets itself: many instructions include `Accept` and `Content-Type`."""
-    ours = [name for name in headers if is_set_anyway(name)]
-    if ours:
-        reading.notes.append(f"Ignored: {', '.join(map(short, ours))}, which mcpadmin sets on each request.")
-    return {name: text for name, text in headers.items() if name not in ours}
 
 
 def _variables(reading: EntryReader) -> Iterator[tuple[str, str]]:
@@ -90,7 +83,9 @@ def _texts(reading: EntryReader, given: Mapping[str, Any]) -> Iterator[tuple[str
 # --- what they are -----------------------------------------------------------------------------------------------------
 def _value(reading: EntryReader, kind: ValueKind, name: str, text: str, left_out: bool) -> ValueInput:
     if left_out or (looks_secret(name) and not text.strip()):
-        return _entered(reading, kind, name)
+        need = reading.need(f"value:{name}", f"{_WORDS[kind]} {short(name)}", secret=True)
+        entered = reading.typed.get(need.key)
+        return ValueInput(kind, name, True, Secret(entered) if entered else None, needed=not entered)
     filled, needs = reading.filled(text, f"{_WORDS[kind]} {short(name)}", name=name)
     if any(need.key not in reading.typed for need in needs):
         return ValueInput(kind, name, secret=True, value=None, needed=True)
@@ -99,9 +94,3 @@ def _value(reading: EntryReader, kind: ValueKind, name: str, text: str, left_out
     else:
         secret = holds_secret(name, filled) or any(need.secret for need in needs)
     return ValueInput(kind, name, secret, Secret(filled) if secret else filled)
-
-
-def _entered(reading: EntryReader, kind: ValueKind, name: str) -> ValueInput:
-    need = reading.need(f"value:{name}", f"{_WORDS[kind]} {short(name)}", secret=True)
-    text = reading.typed.get(need.key)
-    return ValueInput(kind, name, True, Secret(text) if text else None, needed=not text)

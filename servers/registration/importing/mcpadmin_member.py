@@ -81,10 +81,24 @@ def own_columns(reading: EntryReader) -> tuple[dict[str, Any], list[str]]:
     if not is_texts(secrets):
         reading.problems.append(f"{KEY}.{SECRETS} must be a list of names.")
         secrets = []
-    columns = {name: _checked(reading, name, value) for name, value in given.items() if name in _RULES}
+    columns: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in _RULES:
+            columns[name] = value
+            if not _RULES[name](value):
+                reading.problems.append(f"{KEY}.{name} has an unexpected value.")
+            elif name == "roots":
+                columns[name] = [{"uri": root.get("uri", ""), "name": root.get("name", "")} for root in value]
     if unknown := given.keys() - _RULES.keys() - {SECRETS, OWNER, CREDENTIALS, PACKAGE}:
         reading.notes.append(f"Ignored: {', '.join(f'{KEY}.{short(name)}' for name in sorted(unknown))}.")
-    return columns | _owner(reading, given), secrets
+    owner = given.get(OWNER)
+    if isinstance(owner, str) and owner:
+        user = get_user_model()._default_manager.filter(username=owner).first()
+        if user is not None:
+            columns["owner_id"] = user.pk
+        else:
+            reading.notes.append(f"The owner {short(owner)} has no account here.")
+    return columns, secrets
 
 
 def own_credentials(reading: EntryReader) -> tuple[Needed, ...]:
@@ -138,22 +152,3 @@ def _needed(item: Any) -> Needed | None:
     if facts.get("kind") not in _NEEDED_KINDS or any(len(fact) > _FACT_CHARS for fact in facts.values()):
         return None
     return Needed(**facts | {"kind": CredentialKind(facts["kind"])})
-
-
-def _checked(reading: EntryReader, name: str, value: Any) -> Any:
-    if not _RULES[name](value):
-        reading.problems.append(f"{KEY}.{name} has an unexpected value.")
-    if name == "roots" and _RULES[name](value):
-        return [{"uri": root.get("uri", ""), "name": root.get("name", "")} for root in value]
-    return value
-
-
-def _owner(reading: EntryReader, given: Mapping[str, Any]) -> dict[str, int]:
-    name = given.get(OWNER)
-    if not isinstance(name, str) or not name:
-        return {}
-    user = get_user_model()._default_manager.filter(username=name).first()
-    if user is None:
-        reading.notes.append(f"The owner {short(name)} has no account here.")
-        return {}
-    return {"owner_id": user.pk}

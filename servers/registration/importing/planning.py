@@ -70,14 +70,14 @@ def _proposal(
     if entry.name.strip().casefold() in taken:
         return Proposal(index, entry, Plan.REFUSE, reasons=("Another server in this file has the same name.",))
     given = entry.registration if server is None else overwriting(server, entry)
-    if missing := _lacking(user, entry.registration.transport, server) or _ungranted(granted, given, server):
-        return Proposal(index, entry, Plan.REFUSE, entry.registration, server, reasons=(missing,))
+    refusal = _lacking(user, entry.registration.transport, server)
+    if not refusal and (server is None or not same_connection(server, given)):
+        ungranted = sorted({name for name in references_in(given) if name not in granted})
+        refusal = reference_grants.refused(ungranted) if ungranted else ""
+    if refusal:
+        return Proposal(index, entry, Plan.REFUSE, entry.registration, server, reasons=(refusal,))
     if server is None:
         return Proposal(index, entry, Plan.CREATE, given)
-    return _conflict(index, entry, server, given)
-
-
-def _conflict(index: int, entry: Entry, server: Server, given: Registration) -> Proposal:
     if reasons := () if entry.unmet({}) else tuple(faults(given)):
         return Proposal(index, entry, Plan.REFUSE, given, server, reasons=reasons)
     found = [_masked(difference) for difference in differences(server, given)]
@@ -104,14 +104,6 @@ def _lacking(user: Any, transport: str, server: Server | None) -> str:
         except access.Denied as denied:
             return str(denied)
     return ""
-
-
-def _ungranted(granted: Collection[str], given: Registration, server: Server | None) -> str:
-    """The refusal, in words, if it contains references that this person may not use."""
-    if server is not None and same_connection(server, given):
-        return ""
-    missing = sorted({name for name in references_in(given) if name not in granted})
-    return reference_grants.refused(missing) if missing else ""
 
 
 # --- overwriting -------------------------------------------------------------------------------------------------------

@@ -81,11 +81,13 @@ def offer(proposal: Proposal, outcomes: list[ImportOutcome], decision: Decision 
     if found is None:
         return shown
     readable = not proposal.entry.problems  # what cannot be parsed cannot be masked
+    lines = [_line(proposal, value) for value in found.used_values()]
+    lines += [ValueLine(one.words, "required", "needed") for one in proposal.entry.credentials]
     return replace(
         shown,
         transport=TransportKind(found.transport).short,
-        endpoint=_with_labels(proposal, _endpoint(found)) if readable else "",
-        lines=[*(_line(proposal, value) for value in found.used_values()), *_credential_lines(proposal)],
+        endpoint=_endpoint(proposal, found) if readable else "",
+        lines=lines,
     )
 
 
@@ -118,33 +120,23 @@ def summary(proposals: list[Proposal]) -> str:
     return ", ".join(f"{count} {word}" for count, word in counted if count)
 
 
-def _endpoint(found: Registration) -> str:
+def _endpoint(proposal: Proposal, found: Registration) -> str:
+    """With `<Region>` where the file has `${input:region}`, an id that means nothing to people."""
     if found.transport != TransportKind.STDIO:
-        return masked_url(found.url)
-    return shlex.join([found.command, *masked_arguments(found.arguments)])
-
-
-def _with_labels(proposal: Proposal, text: str) -> str:
-    """Show `<Region>` where the file has `${input:region}`, an id that means nothing to people."""
+        text = masked_url(found.url)
+    else:
+        text = shlex.join([found.command, *masked_arguments(found.arguments)])
     for need in proposal.entry.needs:
         if need.key.startswith("input:"):
             text = text.replace(f"${{{need.key}}}", f"<{need.label}>")
     return text
 
 
-def _credential_lines(proposal: Proposal) -> list[ValueLine]:
-    return [ValueLine(one.words, "required", "needed") for one in proposal.entry.credentials]
-
-
-def _printed(proposal: Proposal, name: str) -> str:
-    """The placeholder that the file has instead of the value."""
-    needs = (need for need in proposal.entry.needs if need.printed and need.place.partition(" ")[2] == name)
-    return next((f"placeholder {need.printed}" for need in needs), "")
-
-
 def _line(proposal: Proposal, value: ValueInput) -> ValueLine:
     if value.needed:
-        return ValueLine(value.name, _printed(proposal, value.name) or "value required", "needed")
+        needs = (need for need in proposal.entry.needs if need.place.partition(" ")[2] == value.name)
+        placeholder = next((f"placeholder {need.printed}" for need in needs if need.printed), "value required")
+        return ValueLine(value.name, placeholder, "needed")
     if value.value is None:
         return ValueLine(value.name, "stored value kept", "secret")
     if value.secret:
