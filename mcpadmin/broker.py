@@ -53,19 +53,15 @@ def accepted(raw: bytes) -> bytes | None:
         headers = message["headers"]
         task, task_id, expires = headers["task"], headers["id"], headers.get("expires")
         arguments = json.loads(base64.b64decode(message["body"], validate=True))[0]
-        if task not in current_app.tasks or task.startswith("celery.") or not _are_plain(arguments):
+        if task not in current_app.tasks or task.startswith("celery."):
+            return None
+        if not isinstance(arguments, list) or len(arguments) > MAX_ARGUMENTS:
+            return None
+        if not all(isinstance(one, str) and len(one) <= MAX_ARGUMENT_LENGTH for one in arguments):
             return None
         return _written(task, str(uuid.UUID(task_id)), arguments, expires and datetime.fromisoformat(expires))
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
         return None
-
-
-def _are_plain(arguments: Any) -> bool:
-    return (
-        isinstance(arguments, list)
-        and len(arguments) <= MAX_ARGUMENTS
-        and all(isinstance(one, str) and len(one) <= MAX_ARGUMENT_LENGTH for one in arguments)
-    )
 
 
 def _written(task: str, task_id: str, arguments: list[str], expires: datetime | None) -> bytes:
@@ -128,7 +124,8 @@ class QueueClient(redis.PrefixedStrictRedis):
                 time.sleep(REFUSED_SECONDS)
                 with _refusal_is_outage():
                     raise
-            self._remove_what_is_no_list()
+            log.warning("broker.queue_was_no_list")
+            self.delete(current_app.conf.task_default_queue)
             return None
         if not found:
             return found
@@ -137,10 +134,6 @@ class QueueClient(redis.PrefixedStrictRedis):
             _dropped.one()
             return None
         return queue, message
-
-    def _remove_what_is_no_list(self) -> None:
-        log.warning("broker.queue_was_no_list")
-        self.delete(current_app.conf.task_default_queue)
 
 
 class QueueChannel(redis.Channel):

@@ -14,7 +14,7 @@ import ctypes
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -77,8 +77,10 @@ variables = Variables()
 def harden() -> None:
     """Call it before anything is read, opened or started. A second call finds nothing left to do."""
     os.umask(0o077)
-    private.update(_received())
-    private.update(_taken(os.environ))
+    if descriptor := os.environ.pop(PIPE_VARIABLE, ""):
+        with os.fdopen(int(descriptor), "rb") as pipe:
+            private.update(json.loads(pipe.read()))
+    private.update({name: os.environ.pop(name) for name in list(os.environ) if is_secret(name)})
     _wipe(private)
     forbid_dumps()
 
@@ -108,19 +110,6 @@ def handed_over(secrets: Mapping[str, str]) -> int:
         os.close(writing)
     os.close(reading)
     raise ValueError(f"the secret variables need {len(text)} bytes, more than a pipe holds here")
-
-
-def _received() -> dict[str, str]:
-    descriptor = os.environ.pop(PIPE_VARIABLE, "")
-    if not descriptor:
-        return {}
-    with os.fdopen(int(descriptor), "rb") as pipe:
-        received: dict[str, str] = json.loads(pipe.read())
-    return received
-
-
-def _taken(environment: MutableMapping[str, str]) -> dict[str, str]:
-    return {name: environment.pop(name) for name in list(environment) if is_secret(name)}
 
 
 def _wipe(names: Mapping[str, str]) -> None:

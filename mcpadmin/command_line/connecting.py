@@ -83,13 +83,13 @@ class Placed:
 
 @dataclass
 class Connection:
-    """`calling`: the bytes of a tool call may have been sent. `told`: the exit status, once its result was written."""
+    """`calling`: the bytes of a tool call may have been sent. `printed`: the exit status, once its result was written."""
 
     url: str
     token: str = field(repr=False)
     placed: Placed = field(default_factory=Placed)
     calling: bool = False
-    told: ExitStatus | None = None
+    printed: ExitStatus | None = None
 
     def page_of(self, call: str) -> str:
         return f"{self.url}/calls/{call}/" if call else ""

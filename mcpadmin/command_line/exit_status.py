@@ -66,7 +66,11 @@ def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Endi
     if isinstance(error, RpcError):
         if calling and isinstance(error.data, dict) and error.data.get("retrySafe") is False:
             return Ending(ExitStatus.OUTCOME_UNKNOWN, error.message, call)  # it may have been placed anyway
-        return Ending(_status_of_placed(error) if call and calling else _status_of_code(error), error.message, call)
+        if not (call and calling):
+            return Ending(_status_of_code(error), error.message, call)
+        # The call is in the ledger: an error of its server, unless mcpadmin stopped reporting on the call.
+        stopped = error.code in (UNAUTHORIZED, QUOTA, NOT_SENT)
+        return Ending(ExitStatus.OUTCOME_UNKNOWN if stopped else ExitStatus.FAILED, error.message, call)
     words = error.words or error.detail if isinstance(error, HttpError) else error.detail
     if error.fault is Fault.RATE_LIMITED:
         return Ending(ExitStatus.UNAVAILABLE, words)
@@ -77,11 +81,6 @@ def ending_of(error: McpError, *, call: str = "", calling: bool = False) -> Endi
     status = error.status if isinstance(error, HttpError) else 0
     gone = not error.may_have_run or error.fault in (Fault.CONNECTION_LOST, Fault.TIMEOUT) or status in _GATEWAY_STATUS
     return Ending(ExitStatus.UNAVAILABLE if gone else ExitStatus.FAILED, words, call)
-
-
-def _status_of_placed(error: RpcError) -> ExitStatus:
-    """The status for a call in the ledger: an error of its server, unless mcpadmin stopped reporting on the call."""
-    return ExitStatus.OUTCOME_UNKNOWN if error.code in (UNAUTHORIZED, QUOTA, NOT_SENT) else ExitStatus.FAILED
 
 
 def _status_of_code(error: RpcError) -> ExitStatus:

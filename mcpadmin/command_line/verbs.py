@@ -56,8 +56,8 @@ def _run(given: Namespace, output: Output) -> ExitStatus:
         except KeyboardInterrupt:  # before `_on_signals`, or after the event loop gave the signals back
             if reached is None:
                 raise Ending(ExitStatus.INTERRUPTED, "Interrupted. No tool was called.") from None
-            if reached.told is not None:
-                return reached.told
+            if reached.printed is not None:
+                return reached.printed
             raise _stopped(given, reached, timed_out=False) from None
     except Ending as ending:
         output.problem(ending, reached.page_of(ending.call) if reached is not None else "")
@@ -90,8 +90,8 @@ async def _perform(given: Namespace, output: Output, reached: Connection) -> Exi
         status = ExitStatus.OUTCOME_UNKNOWN if reached.calling else ExitStatus.FAILED
         raise Ending(status, str(problem), reached.placed.call) from problem
     except (McpError, asyncio.CancelledError, TimeoutError) as stopped:
-        if reached.told is not None:  # while the session was being closed
-            return reached.told
+        if reached.printed is not None:  # while the session was being closed
+            return reached.printed
         if isinstance(stopped, McpError):
             raise ending_of(stopped, call=reached.placed.call, calling=reached.calling) from stopped
         raise _stopped(given, reached, timed_out=isinstance(stopped, TimeoutError)) from stopped
@@ -150,7 +150,7 @@ async def _call(given: Namespace, output: Output, reached: Connection) -> ExitSt
             output.record(done.raw)
         else:
             output.text(_as_text(done.raw))
-        reached.told = status
+        reached.printed = status
     if status is ExitStatus.TOOL_ERROR:
         output.note("The tool reported an error.")
     return status
@@ -329,14 +329,14 @@ class _Watching:
             while (event := await events.get()) is not None:
                 if isinstance(event, Following):
                     backoff.reset()
-                await self._told(client, event)
+                await self._received(client, event)
                 if not self._left:
                     return True
             if (lost := client.closed.result()) is not None:
                 raise lost
         return False
 
-    async def _told(self, client: Client, event: Event) -> None:
+    async def _received(self, client: Client, event: Event) -> None:
         if isinstance(event, ListChanged):
             self.tell({"event": "list_changed", "list": event.kind.value}, f"Changed list: {event.kind.value}")
             self._left -= 1

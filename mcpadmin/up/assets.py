@@ -22,7 +22,12 @@ def collect() -> int:
     Builds in a draft directory, so a failed collection never replaces a complete one."""
     root = Path(settings.STATIC_ROOT)
     found = {path: storage for finder in get_finders() for path, storage in finder.list([])}
-    fingerprint = _fingerprint(found)
+    stats = [
+        (path, (stat := Path(storage.path(path)).stat()).st_size, stat.st_mtime_ns)
+        for path, storage in sorted(found.items())
+    ]
+    sources = Path(bundles.__file__).read_bytes() + repr((STYLES, stats)).encode()
+    fingerprint = hashlib.sha256(sources).hexdigest()
     if (root / MANIFEST).exists() and _read(root / FINGERPRINT) == fingerprint:
         return 0
     draft = root.with_name(f"{root.name}.new")
@@ -48,14 +53,6 @@ def _build(found: dict[str, Any], draft: Path) -> None:
     for original, _hashed, processed in target.post_process({path: (target, path) for path in paths}):
         if isinstance(processed, Exception):
             raise RuntimeError(f"static file {original} cannot be prepared") from processed
-
-
-def _fingerprint(found: dict[str, Any]) -> str:
-    stats = [
-        (path, (stat := Path(storage.path(path)).stat()).st_size, stat.st_mtime_ns)
-        for path, storage in sorted(found.items())
-    ]
-    return hashlib.sha256(Path(bundles.__file__).read_bytes() + repr((STYLES, stats)).encode()).hexdigest()
 
 
 def _read(path: Path) -> str:

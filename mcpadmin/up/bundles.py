@@ -57,7 +57,8 @@ class Module:
     def wrapped(self) -> str:
         """As a function that runs once and returns what it exports."""
         lines = [
-            f"const {{ {', '.join(_renamed(there, here) for there, here in names)} }} = ${other.replace('-', '_')};"
+            f"const {{ {', '.join(there if there == here else f'{there}: {here}' for there, here in names)} }}"
+            f" = ${other.replace('-', '_')};"
             for other, names in self.imports.items()
             if names
         ]
@@ -75,10 +76,6 @@ def _pairs(names: str) -> list[tuple[str, str]]:
     return found
 
 
-def _renamed(there: str, here: str) -> str:
-    return there if there == here else f"{there}: {here}"
-
-
 def write(folder: Path) -> set[str]:
     """Replaces the bundled files in the folder with copies of all static files. Returns what is new."""
     modules = {
@@ -92,14 +89,11 @@ def write(folder: Path) -> set[str]:
         if name not in shell:
             (folder / "js" / f"{name}.js").write_text(_page(modules, module, frozenset(shell)), encoding="utf-8")
     for path in filter(Path.exists, (folder / "js" / f"{name}.js" for name in PLAIN)):
-        path.write_text(_without_remarks(path.read_text(encoding="utf-8")), encoding="utf-8")
+        script = _REMARK.sub("", _COMMENT.sub("", path.read_text(encoding="utf-8")))
+        path.write_text(_INDENT.sub("", script), encoding="utf-8")
     styles = "".join(_shortened((folder / style).read_text(encoding="utf-8")) for style in STYLES)
     (folder / BUNDLE).write_text(styles, encoding="utf-8")
     return {BUNDLE}
-
-
-def _without_remarks(script: str) -> str:
-    return _INDENT.sub("", _REMARK.sub("", _COMMENT.sub("", script)))
 
 
 def _shortened(styles: str) -> str:

@@ -10,7 +10,6 @@ from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, OperationalError, connections, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
-from django.db.migrations.loader import MigrationLoader
 
 from mcpadmin.checks import TAG
 from mcpadmin.installation import document
@@ -61,7 +60,14 @@ def bring_up_to_date() -> int:
         _refuse_other_encodings()
         with _one_at_a_time():
             executor = _executor()
-            _refuse_newer(executor.loader)
+            loader = executor.loader
+            known = {*loader.disk_migrations, *(key for one in loader.disk_migrations.values() for key in one.replaces)}
+            newer = sorted(key for key in loader.applied_migrations if key[0] in _OWN and key not in known)
+            if newer:  # this code would write rows that it misreads, or fail on columns that it does not know
+                raise StartProblem(
+                    f"{_named()} was migrated by a newer version of mcpadmin ({newer[-1][1]})",
+                    "Install that version, or restore the backup from before the upgrade.",
+                )
             count = len(_plan(executor))
             if count or not triggers.complete(connections[DEFAULT_DB_ALIAS]):  # the last step, which may be missing
                 call_command("migrate", interactive=False, verbosity=0)
@@ -114,17 +120,6 @@ def _executor() -> MigrationExecutor:
 
 def _plan(executor: MigrationExecutor) -> list[tuple[Migration, bool]]:
     return executor.migration_plan(executor.loader.graph.leaf_nodes())
-
-
-def _refuse_newer(loader: MigrationLoader) -> None:
-    """This code would write rows that the newer version misreads, or fail on columns that it does not know."""
-    known = {*loader.disk_migrations, *(key for one in loader.disk_migrations.values() for key in one.replaces)}
-    newer = sorted(key for key in loader.applied_migrations if key[0] in _OWN and key not in known)
-    if newer:
-        raise StartProblem(
-            f"{_named()} was migrated by a newer version of mcpadmin ({newer[-1][1]})",
-            "Install that version, or restore the backup from before the upgrade.",
-        )
 
 
 def needs_administrator() -> bool:

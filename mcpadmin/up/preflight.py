@@ -155,26 +155,22 @@ def acquire_lock(data_dir: Path) -> int:
     """Return the descriptor that holds the lock. Raises StartProblem when another `up` runs on this data directory.
 
     Uses flock: the kernel releases it when the last process that shares the descriptor exits."""
-    with usable(data_dir):
-        return _acquired(data_dir)
-
-
-def _acquired(data_dir: Path) -> int:
     path = data_dir / LOCK
     deadline = time.monotonic() + GUARD_SECONDS
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if _locked(path, descriptor):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-            return descriptor
-        text = os.pread(descriptor, 32, 0).partition(b"\n")[0]
-        holder = int(text) if text.isdigit() else 0
-        os.close(descriptor)
-        if _is_alive(holder) or time.monotonic() > deadline:
-            who = f"mcpadmin is already running in {data_dir}" + (f" (process {holder})" if holder else "")
-            raise StartProblem(who, "Stop it first, or start this one with another --data-dir.")
-        time.sleep(0.1)  # the holder is dead and its guard is cleaning up
+    with usable(data_dir):
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            if _locked(path, descriptor):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+                return descriptor
+            text = os.pread(descriptor, 32, 0).partition(b"\n")[0]
+            holder = int(text) if text.isdigit() else 0
+            os.close(descriptor)
+            if _is_alive(holder) or time.monotonic() > deadline:
+                who = f"mcpadmin is already running in {data_dir}" + (f" (process {holder})" if holder else "")
+                raise StartProblem(who, "Stop it first, or start this one with another --data-dir.")
+            time.sleep(0.1)  # the holder is dead and its guard is cleaning up
 
 
 def _locked(path: Path, descriptor: int) -> bool:

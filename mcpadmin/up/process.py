@@ -200,12 +200,13 @@ class Output:
         self._thread.join(1)
 
     def _line(self, text: str, part: str, level: str) -> str:
-        return f"{foreign_line(part, clean(text), level)}\n" if self._json else f"{self._prefix(part)} {clean(text)}\n"
-
-    def _prefix(self, part: str) -> str:
+        if self._json:
+            return f"{foreign_line(part, clean(text), level)}\n"
         label = f"{part:<{WIDTH}}|"
-        code = _COLOURS.get(part.rstrip("-0123456789"), "0")
-        return f"\x1b[{code}m{label}\x1b[0m" if self._colour else label
+        if self._colour:
+            code = _COLOURS.get(part.rstrip("-0123456789"), "0")
+            label = f"\x1b[{code}m{label}\x1b[0m"
+        return f"{label} {clean(text)}\n"
 
     def _write(self) -> None:
         while (line := self._queue.get()) is not None:
@@ -225,11 +226,11 @@ def clean(text: str) -> str:
 def foreign_line(part: str, text: str, level: str = "info") -> str:
     """One line of a part as a JSON object. A line that is JSON already only gains the name of the part."""
     try:
-        told = json.loads(text)
+        parsed = json.loads(text)
     except ValueError:
-        told = None
-    if isinstance(told, dict):
-        return json.dumps({**told, "part": part}, ensure_ascii=False)
+        parsed = None
+    if isinstance(parsed, dict):
+        return json.dumps({**parsed, "part": part}, ensure_ascii=False)
     words = text if part == "up" else redact(text)  # `up` prints the set-up link on purpose
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     return json.dumps({"logger": part, "level": level, "at": now, "message": words, "part": part}, ensure_ascii=False)

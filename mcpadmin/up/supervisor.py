@@ -156,18 +156,14 @@ class PartSupervisor:
             try:
                 child = self.child = Child(self.part, self._env, self._output)
             except OSError as problem:  # no process, memory or descriptor is free: often only for a moment
-                delay = self._after_refusal(problem)
+                delay = self._after_failure(f"{self.part.name} could not be started ({problem.strerror})", "")
             else:
-                delay = await self._until_death(child)
+                self._on_start(child.pid)
+                waiting = asyncio.create_task(self._say_ready(child))
+                status = await asyncio.shield(child.exited)  # a stop cancels this task, but not the future it waits for
+                waiting.cancel()
+                delay = self._after_death(child, status)
             await asyncio.sleep(delay)
-
-    async def _until_death(self, child: Child) -> float:
-        """Return the delay before the next start."""
-        self._on_start(child.pid)
-        waiting = asyncio.create_task(self._say_ready(child))
-        status = await asyncio.shield(child.exited)  # a stop cancels this task, but not the future it waits for
-        waiting.cancel()
-        return self._after_death(child, status)
 
     async def _say_ready(self, child: Child) -> None:
         task = asyncio.ensure_future(child.ready())
@@ -194,10 +190,6 @@ class PartSupervisor:
         if self.part.repair and not self.first_ready.done() and self._deaths == 2:
             self._output.say(self.part.repair(), level="warning")
         return delay
-
-    def _after_refusal(self, problem: OSError) -> float:
-        """As `_after_death`, where the system could not start the process."""
-        return self._after_failure(f"{self.part.name} could not be started ({problem.strerror})", "")
 
     def _after_failure(self, report: str, last: str) -> float:
         self._failures += 1
@@ -246,7 +238,13 @@ class Children:
             if pid == self._guard.pid:
                 self._guard.revive(status)
             elif pid in children:
-                self._end(children[pid], pid, status)
+                part_supervisor = children[pid]
+                process.kill_group(pid, signal.SIGKILL)  # processes it left in its group
+                self._guard.ended(pid)
+                if part_supervisor.child:
+                    part_supervisor.child.ended(status)
+                self._on_end(part_supervisor.part, pid)
+                self._kill_adopted()
             elif pid in self._jobs:
                 self._guard.ended(pid)
                 self._jobs.pop(pid).ended(status)
@@ -255,14 +253,6 @@ class Children:
             self.outsiders.discard(pid)
         if adopted:
             self._kill_adopted()  # what it had started is a child of ours now
-
-    def _end(self, part_supervisor: PartSupervisor, pid: int, status: int) -> None:
-        process.kill_group(pid, signal.SIGKILL)  # processes it left in its group
-        self._guard.ended(pid)
-        if part_supervisor.child:
-            part_supervisor.child.ended(status)
-        self._on_end(part_supervisor.part, pid)
-        self._kill_adopted()
 
     def _sweep(self) -> None:
         """A stdio server's grandchild may be reparented to us while its worker lives on. No signal reports that."""
@@ -297,11 +287,7 @@ class Children:
         self._loop.remove_signal_handler(signal.SIGCHLD)
         if self._sweeping:
             self._sweeping.cancel()
-        await self._reap_adopted()
-
-    async def _reap_adopted(self) -> None:
-        """Reap until two rounds in a row find nothing, or for 1 s: the orphans of a killed orphan reach us a moment
-        later."""
+        # Until two rounds in a row find nothing, or for 1 s: the orphans of a killed orphan reach us a moment later.
         deadline, quiet = time.monotonic() + 1.0, 0
         while quiet < 2 and time.monotonic() < deadline:
             quiet = 0 if self._kill_adopted() else quiet + 1
@@ -337,7 +323,11 @@ class Supervisor:
     async def run(self) -> None:
         """Returns after an orderly stop. Raises StartProblem when the start fails."""
         self._stop, self._hurry = asyncio.Event(), asyncio.Event()
-        self._catch_signals()
+        signals = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: keep running after the terminal closes
+            signals.append(signal.SIGHUP)
+        for number in signals:
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal, number)
         process.become_subreaper()
         self._guard = OrphanGuard(self._options.data_dir / preflight.LOCK, self._valkey_dir, self._lock)
         self._children = Children(self._guard, self._part_ended)
@@ -352,14 +342,6 @@ class Supervisor:
             bringing_up.cancel()
             stopping.cancel()
             await self._shut_down()
-
-    def _catch_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        heard = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: keep running after the terminal closes
-            heard.append(signal.SIGHUP)
-        for number in heard:
-            loop.add_signal_handler(number, self._on_signal, number)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._stop.is_set():
@@ -379,8 +361,13 @@ class Supervisor:
 
     async def _bring_up(self) -> None:
         with preflight.usable(self._options.data_dir):
-            socket_file = self._choose_socket()
-            self._passwords = valkey.write_users(self._valkey_dir) if self._embedded else {}
+            if self._embedded:
+                self._valkey_dir.mkdir(mode=0o700, exist_ok=True)
+                socket_file = valkey.choose_socket(self._valkey_dir)
+                self._passwords = valkey.write_users(self._valkey_dir)
+            else:
+                recorded = os.environ.get("MCPADMIN_VALKEY_SOCKET") or valkey.recorded_socket(self._valkey_dir)
+                socket_file, self._passwords = Path(recorded), {}
         self._env = environment(self._options, self._url, socket_file, os.isatty(1))
         preparing = asyncio.create_task(self._prepare(socket_file))
         if not (self._options.data_dir / STATIC_MANIFEST).exists():
@@ -394,12 +381,6 @@ class Supervisor:
 
     def _secrets(self, role: str) -> dict[str, str]:
         return secrets_of(role, f"{role}:{self._passwords[role]}" if self._embedded else "")
-
-    def _choose_socket(self) -> Path:
-        if not self._embedded:
-            return Path(os.environ.get("MCPADMIN_VALKEY_SOCKET") or valkey.recorded_socket(self._valkey_dir))
-        self._valkey_dir.mkdir(mode=0o700, exist_ok=True)
-        return valkey.choose_socket(self._valkey_dir)
 
     async def _prepare(self, socket_file: Path) -> dict[str, Any]:
         """Start Valkey, run `manage.py prepare`, then let the other parts serve. Returns the findings of `prepare`."""

@@ -77,7 +77,12 @@ def drop(data_dir: Path, wanted: str) -> Privileges:
     """Become the user that mcpadmin is to run as. Raises StartProblem. `wanted`: a name, a number, `root`, or nothing: then
     root stays root where it cannot be given up, and says why."""
     if os.geteuid() != 0:
-        return _as_we_are(wanted)
+        if wanted and _named(wanted).uid != os.geteuid():
+            raise StartProblem(
+                f"only root can switch to user {wanted}, and this process runs as user ID {os.geteuid()}",
+                "Start it as root, or without --user.",
+            )
+        return Privileges()
     if wanted in (STAY, "0"):
         return Privileges()
     user = _named(wanted) if wanted else _chosen(data_dir)
@@ -119,15 +124,6 @@ def act_as_owner(data_dir: Path) -> None:
         owner = data_dir.stat()
         if owner.st_uid and not obstacle(user := _of(owner.st_uid, owner.st_gid), data_dir):
             become(user)
-
-
-def _as_we_are(wanted: str) -> Privileges:
-    if wanted and _named(wanted).uid != os.geteuid():
-        raise StartProblem(
-            f"only root can switch to user {wanted}, and this process runs as user ID {os.geteuid()}",
-            "Start it as root, or without --user.",
-        )
-    return Privileges()
 
 
 # --- the user --------------------------------------------------------------------------------------------------------

@@ -8,47 +8,31 @@ from mcpadmin.vendoring.manifest import read_manifest
 from mcpadmin.vendoring.npm import VendorError, latest_version
 
 
-def build_parser() -> argparse.ArgumentParser:
+def main(arguments: Sequence[str]) -> int:
+    """Exit status 0: done and everything matches; 1: a difference or a failure, reported on stderr or in the list."""
     parser = argparse.ArgumentParser(prog="python -m mcpadmin.vendoring", description=__doc__)
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--verify", action="store_true", help="compare the files with the lock, without a network")
     choice.add_argument("--outdated", action="store_true", help="ask npm for newer versions; changes nothing")
-    return parser
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Exit status 0: done and everything matches; 1: a difference or a failure, reported on stderr or in the list."""
-    options = build_parser().parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        return run(verify=options.verify, outdated=options.outdated)
+        if options.verify:
+            found = problems()
+            print("\n".join(found) or "all vendored files match the lock")
+            return 1 if found else 0
+        packages = read_manifest()
+        if options.outdated:
+            newer = 0
+            for package in packages:
+                latest = latest_version(package.name)
+                if latest != package.version:
+                    newer += 1
+                    print(f"{package.name}: {package.version} here, {latest} is the latest")
+            print("nothing newer" if not newer else f"{newer} with another version")
+            return 0
+        vendor_all(packages)
+        print("vendored " + ", ".join(package.spec for package in packages))
+        return 0
     except VendorError as problem:
         print(problem, file=sys.stderr)
         return 1
-
-
-def run(*, verify: bool, outdated: bool) -> int:
-    if verify:
-        return _verify()
-    if outdated:
-        return _outdated()
-    packages = read_manifest()
-    vendor_all(packages)
-    print("vendored " + ", ".join(package.spec for package in packages))
-    return 0
-
-
-def _verify() -> int:
-    found = problems()
-    print("\n".join(found) or "all vendored files match the lock")
-    return 1 if found else 0
-
-
-def _outdated() -> int:
-    newer = 0
-    for package in read_manifest():
-        latest = latest_version(package.name)
-        if latest != package.version:
-            newer += 1
-            print(f"{package.name}: {package.version} here, {latest} is the latest")
-    print("nothing newer" if not newer else f"{newer} with another version")
-    return 0

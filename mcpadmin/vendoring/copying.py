@@ -9,8 +9,8 @@ from mcpadmin.vendoring.lock import write_lock
 from mcpadmin.vendoring.manifest import OWN_STYLES, SPRITE_FILE, VENDOR_DIR, Package
 from mcpadmin.vendoring.npm import VendorError, unpack
 from mcpadmin.vendoring.purge import purge
-from mcpadmin.vendoring.sprite import build_sprite
 
+_SVG = re.compile(r"<svg[^>]*>(.*)</svg>", re.DOTALL)
 # A manifest storage follows these comments and stops on the missing map.
 _SOURCE_MAP = re.compile(r"\n?(?://|/\*)[#@]\s*sourceMappingURL=[^\s*]+\s*(?:\*/)?\s*$")
 
@@ -21,28 +21,35 @@ def vendor_all(packages: list[Package]) -> None:
         sources = {package.name: unpack(package, Path(scratch)) for package in packages}
         shutil.rmtree(VENDOR_DIR, ignore_errors=True)
         for package in packages:
-            _place(package, sources[package.name])
+            source, target = sources[package.name], VENDOR_DIR / package.folder
+            target.mkdir(parents=True, exist_ok=True)
+            for inside, name in package.files.items():
+                _copy(source / inside, target / name)
+                if package.classes and name.endswith(".css"):
+                    own = "".join(file.read_text() for file in sorted(OWN_STYLES.glob("*.css")))
+                    (target / name).write_text(purge((target / name).read_text(), package.classes, own))
+            ships_no_license = package.license.startswith("licenses/")
+            _copy((Path(__file__).parent if ships_no_license else source) / package.license, target / "LICENSE")
+            if package.icons:
+                SPRITE_FILE.parent.mkdir(parents=True, exist_ok=True)
+                SPRITE_FILE.write_text(build_sprite(package.icons, source / "icons" / "outline"))
     write_lock(packages)
 
 
-def _place(package: Package, source: Path) -> None:
-    target = VENDOR_DIR / package.folder
-    target.mkdir(parents=True, exist_ok=True)
-    for inside, name in package.files.items():
-        _copy(source / inside, target / name)
-        if package.classes and name.endswith(".css"):
-            own = "".join(file.read_text() for file in sorted(OWN_STYLES.glob("*.css")))
-            (target / name).write_text(purge((target / name).read_text(), package.classes, own))
-    _copy(_license(package, source), target / "LICENSE")
-    if package.icons:
-        SPRITE_FILE.parent.mkdir(parents=True, exist_ok=True)
-        SPRITE_FILE.write_text(build_sprite(package.icons, source / "icons" / "outline"))
-
-
-def _license(package: Package, source: Path) -> Path:
-    if package.license.startswith("licenses/"):
-        return Path(__file__).parent / package.license
-    return source / package.license
+def build_sprite(icons: tuple[str, ...], outline_folder: Path) -> str:
+    """One SVG from single outline icons; colour and stroke come from the `.i` rule of the style sheet."""
+    symbols = []
+    for name in icons:
+        source = outline_folder / f"{name}.svg"
+        if not source.exists():
+            raise VendorError(f'there is no outline icon "{name}" in this version of the icon package')
+        match = _SVG.search(re.sub(r"<!--.*?-->", "", source.read_text(), flags=re.DOTALL))
+        if match is None:
+            raise VendorError(f'the icon "{name}" is not a plain SVG')
+        shapes = re.sub(r"\s*\n\s*", "", match[1]).replace(" />", "/>").strip()
+        symbols.append(f'<symbol id="i-{name}" viewBox="0 0 24 24">{shapes}</symbol>')
+    sprite = "\n".join(symbols)
+    return f'<svg xmlns="http://www.w3.org/2000/svg" class="sprite" aria-hidden="true">\n{sprite}\n</svg>\n'
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -3,7 +3,6 @@
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST_FILE = Path(__file__).with_name("vendor.toml")
@@ -37,9 +36,7 @@ class Package:
 
 def read_manifest(path: Path = MANIFEST_FILE) -> list[Package]:
     entries = tomllib.loads(path.read_text())["package"]
-    return [_package(entry) for entry in entries]
-
-
-def _package(entry: dict[str, Any]) -> Package:
-    icons, classes = (tuple(sorted(set(entry.pop(key, ())))) for key in ("icons", "classes"))
-    return Package(**entry, icons=icons, classes=classes)
+    return [
+        Package(**entry | {key: tuple(sorted(set(entry.get(key, ())))) for key in ("icons", "classes")})
+        for entry in entries
+    ]

@@ -18,7 +18,8 @@ class VendorError(Exception):
 
 def unpack(package: Package, into: Path) -> Path:
     """Download the archive, check its sha512 against vendor.toml, and return the folder with its contents."""
-    archive = _pack(package, into)
+    listing = json.loads(_run("pack", package.spec, "--json", cwd=into))
+    archive = into / str(listing[0]["filename"]).replace("@", "").replace("/", "-")
     found = integrity_of(archive.read_bytes())
     if found != package.integrity:
         raise VendorError(
@@ -37,11 +38,6 @@ def integrity_of(content: bytes) -> str:
 
 def latest_version(name: str) -> str:
     return str(json.loads(_run("view", name, "version", "--json", cwd=Path.cwd())))
-
-
-def _pack(package: Package, into: Path) -> Path:
-    listing = json.loads(_run("pack", package.spec, "--json", cwd=into))
-    return into / str(listing[0]["filename"]).replace("@", "").replace("/", "-")
 
 
 def _run(*arguments: str, cwd: Path) -> str:
