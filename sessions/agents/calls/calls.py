@@ -29,7 +29,7 @@ from sessions.agents.catalog import lists
 from sessions.agents.connection import Connection
 from sessions.agents.exchange import Exchange, unavailable
 from sessions.agents.policy.admission import Admission, no_longer_valid, too_many
-from sessions.agents.policy.counting import Counted
+from sessions.agents.policy.counting import Counted, Exceeded
 from sessions.agents.policy.policy_check import Forbidden, PolicyCheck
 from sessions.agents.stream_reads import StreamReads
 from sessions.approvals.requesting import TooManyHeld
@@ -58,6 +58,7 @@ from sessions.models import Call
 
 #: the call that this answer belongs to; absent if none was placed
 CALL_HEADER: Final = "Mcpadmin-Call"
+_TOO_MANY: Final = (TooManyHeld, idempotency.TooManyRunning)
 log = structlog.get_logger(__name__)
 
 
@@ -134,6 +135,8 @@ class Calls:
             if connection.closed:  # so it will not learn about that one either
                 raise AgentDisconnected from None
             return await self._outcome_of(exchange, lost.call)
+        except idempotency.TooManyRunning as problem:
+            raise _too_many_running(problem) from None
         except TooManyHeld:
             if asked.method != methods.TOOLS_CALL:
                 raise _too_many_held(200) from None
@@ -169,6 +172,8 @@ class Calls:
             idempotency.mark_delivered(lost.call)
             words = "The outcome of an identical call with this token was never delivered, so it is not known whether it ran. Check the server, then start it again."
             raise Refusal(409, DUPLICATE, words, {"call": str(lost.call)}) from None
+        except idempotency.TooManyRunning as problem:
+            raise _too_many_running(problem) from None
         except TooManyHeld:
             raise _too_many_held(429) from None
         except Forbidden as problem:
@@ -218,14 +223,14 @@ class Calls:
             raise too_many(counted.exceeded)
         try:
             return await self._place(exchange, asked, continuation, mirrors=mirrors)
-        except (idempotency.SameRequest, idempotency.UndeliveredCall, TooManyHeld, Rejected):
+        except (idempotency.SameRequest, idempotency.UndeliveredCall, *_TOO_MANY, Rejected):
             await counted.take_back()
             raise
 
     async def _place(
         self, exchange: Exchange, asked: CallRequest, continuation: Continuation | None, *, mirrors: bool = False
     ) -> Call:
-        """Raises Refusal, Rejected, and SameRequest, UndeliveredCall and TooManyHeld of the ledger."""
+        """Raises Refusal, Rejected, and SameRequest, UndeliveredCall, TooManyHeld and TooManyRunning of the ledger."""
         if unknown := _hidden_arguments(exchange):
             raise Rejected(f"{exchange.named(asked.target)} has no parameter {', '.join(unknown)}. It was not called.")
         principal, server = exchange.entry.principal, exchange.entry.endpoint.server
@@ -436,6 +441,12 @@ def _read(uids: list[UUID]) -> dict[UUID, Call | Ended]:
 def _hidden_arguments(exchange: Exchange) -> list[str]:
     given = exchange.params.get("arguments")
     return sorted(exchange.via.hidden & given.keys()) if exchange.via is not None and isinstance(given, dict) else []
+
+
+def _too_many_running(problem: idempotency.TooManyRunning) -> Refusal:
+    limit = problem.limit
+    words = f"{limit.describe()} Calls that run without a waiting request count too."
+    return too_many(Exceeded(limit.name, words, 1.0, alone=False))
 
 
 def _too_many_held(status: int) -> Refusal:

@@ -1,5 +1,6 @@
-"""The earlier calls that an agent's new call may repeat. One statement, written by hand: it runs in the transaction of
-every call, while all other writers wait, and building it with the ORM would take longer than everything else there."""
+"""The earlier calls that an agent's new call may repeat, and those that still run. One statement each, written by hand:
+they run in the transaction of every call, while all other writers wait, and building them with the ORM would take longer
+than everything else there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 from servers.sql import Columns, fetch, param, tables
+from sessions.enums import CallState
 from sessions.models import AgentAttachment, AgentCall, Approval, Call
 
 CONTINUES, REQUEST, ATTACHED, UNHEARD = "continues", "request", "attached", "unheard"
@@ -25,6 +27,13 @@ _WHERE: Final = {
     ATTACHED_KEY: f"agent.id IN (SELECT call_id FROM {_TABLES['AgentAttachment']} WHERE token_id = %s AND key = %s AND NOT (key = ''))",  # noqa: S608  # names of our own models
     UNHEARD: "agent.token_id = %s AND agent.same = %s AND one.created_at > %s AND agent.unheard_at IS NOT NULL",
 }
+
+#: The states stand in the text: with parameters, PostgreSQL could not tell how few calls are running. The plus keeps
+#: SQLite from reading all calls that the user ever made.
+_RUNNING: Final = """
+SELECT agent.token_id, COUNT(*) FROM {Call} one JOIN {AgentCall} agent ON agent.call_id = one.id
+WHERE one.state IN ('{requested}', '{sent}') AND +one.user_id = %s GROUP BY agent.token_id
+""".format(requested=CallState.REQUESTED.value, sent=CallState.SENT.value, **_TABLES)
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,11 @@ def earlier_calls(row: dict[str, Any], since: datetime) -> list[EarlierCall]:
         for why, same, approval, *call in rows
     ]
     return sorted(found, key=lambda one: one.call.pk, reverse=True)
+
+
+def running_calls(user: int) -> dict[int | None, int]:
+    """How many calls of this user's agents are running, by the key of their token; None: of a token that was deleted."""
+    return dict(fetch(_RUNNING, [user]))
 
 
 @cache

@@ -19,6 +19,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from servers import limits
+from servers.agents.tokens import Principal
 from servers.audit.writer import AuditUnavailable, WriterBusy, writer
 from servers.crypto import SealError
 from servers.enums import AgentScope
@@ -34,9 +35,12 @@ from sessions.agents.calls.earlier_calls import (
     UNHEARD,
     EarlierCall,
     earlier_calls,
+    running_calls,
 )
 from sessions.agents.calls.questions import Continuation, one_exchange
 from sessions.agents.exchange import Exchange
+from sessions.agents.policy import quotas
+from sessions.agents.policy.counting import InFlight
 from sessions.approvals.requesting import request_approval
 from sessions.calls import agent_calls
 from sessions.calls.intents import AgentPart, Hold
@@ -74,6 +78,14 @@ class SameRequest(Exception):
         self.asked = asked
 
 
+class TooManyRunning(Exception):
+    """As many calls of the token or of its user are running as `limit` allows requests in flight."""
+
+    def __init__(self, limit: InFlight) -> None:
+        super().__init__(limit.name)
+        self.limit = limit
+
+
 class UndeliveredCall(Exception):
     """An identical call with this token ended, and its outcome never reached the agent."""
 
@@ -109,8 +121,8 @@ def agent_part(
     check: Callable[[Target], Hold | None],
     continuation: Continuation | None = None,
 ) -> AgentPart:
-    """The agent's part of a new call. Writing it raises SameRequest, UndeliveredCall and TooManyHeld; then no call is placed.
-    Raises AuditUnavailable if there is no key to encrypt the answers that are sent with it."""
+    """The agent's part of a new call. Writing it raises SameRequest, UndeliveredCall, TooManyHeld and TooManyRunning; then
+    no call is placed. Raises AuditUnavailable if there is no key to encrypt the answers that are sent with it."""
     token = exchange.entry.principal.token
     row = _identifying(exchange, asked) | {
         "token_name": token.name,
@@ -124,6 +136,8 @@ def agent_part(
 
     def write(call: Call, hold: Hold | None) -> None:
         _check(row, tool=asked.method == methods.TOOLS_CALL)
+        if hold is None:  # what waits for approval has a limit of its own
+            _check_running(exchange.entry.principal)
         try:
             with _part_that_may_fail():
                 unheard_at = call.created_at if hold is not None else None  # until its outcome is delivered
@@ -163,6 +177,16 @@ def _identifying(exchange: Exchange, asked: CallRequest) -> dict[str, Any]:
 def check_repeated(exchange: Exchange, asked: CallRequest) -> None:
     """Raises SameRequest and UndeliveredCall where placing a call would. For a thread."""
     _check(_identifying(exchange, asked), tool=asked.method == methods.TOOLS_CALL)
+
+
+def _check_running(principal: Principal) -> None:
+    """A call outlives its request: a legacy agent may disconnect, a server may ask something, the HTTP API does not wait.
+    Counting requests alone would let a token run any number of calls."""
+    running = running_calls(principal.token.user_id)
+    of_token, of_user = quotas.flights_of(principal)
+    for limit, count in ((of_token, running.get(principal.token.pk, 0)), (of_user, sum(running.values()))):
+        if count >= limit.most:
+            raise TooManyRunning(limit)
 
 
 def _part_that_may_fail() -> AbstractContextManager[Any]:

@@ -73,6 +73,21 @@ def test_each_reason_has_an_index() -> None:
     assert [name for name in names if name not in str(plan)] == []
 
 
+def test_running_calls_are_counted_without_reading_the_others_of_their_user() -> None:
+    ann = person("ann", "view_server", "call_tool")
+    token = principal_of(ann).token.pk
+    states = [CallState.REQUESTED, CallState.SENT, CallState.HELD, CallState.SUCCEEDED, CallState.OUTCOME_UNKNOWN]
+    for state in states:
+        Call.objects.filter(pk=called(token).call_id).update(state=state, user=ann)
+    Call.objects.filter(pk=called(token).call_id).update(state=CallState.SENT, user=person("bob"))
+    assert earlier_calls.running_calls(ann.pk) == {token: 2}
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {earlier_calls._RUNNING}", [ann.pk])
+        plan = [row[3] for row in cursor.fetchall()]
+    assert [step for step in plan if "calls_by_user" in step or step.startswith("SCAN")] == []
+    assert "calls_by_outcome" in str(plan)
+
+
 def test_an_endpoint_is_read_in_one_statement_and_its_session_in_another(django_assert_num_queries: Any) -> None:
     session = make_session()
     principal = principal_of(person("ann", "view_server", "call_tool"))

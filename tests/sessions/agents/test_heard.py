@@ -5,6 +5,7 @@ import json
 import time
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -27,6 +28,7 @@ from sessions.approvals.requesting import TooManyHeld
 from sessions.calls import placing
 from sessions.enums import CallState, QuestionState
 from sessions.mcp.core.versions import Era
+from sessions.mcp.server.refusals import Refusal
 from sessions.models import AgentAttachment, AgentSession, Call, McpSession
 from tests.sessions.agents.door import LEGACY, Asked, Door, finish, make_listed, token_of
 from tests.sessions.agents.placed import place
@@ -442,3 +444,62 @@ async def test_a_call_that_returned_after_its_agent_had_left_answers_its_key_and
     another.leaves()
     await another.ends()
     assert (await keyed(door, token, session, 3, "k").response())["result"]["content"][0]["text"] == "done"
+
+
+async def left_running(door: Door, token: str, session: str, number: int) -> UUID:
+    """A call whose legacy agent disconnects while it runs."""
+    asked = door.legacy(token, "files", session, "tools/call", numbered(number), id=number)
+    call = await door.viewed()
+    asked.leaves()
+    await asked.ends()
+    return call
+
+
+def numbered(number: int) -> dict[str, Any]:
+    return {"name": "echo", "arguments": {"number": number}}
+
+
+async def test_calls_that_run_without_their_agent_count_as_in_flight_until_they_end(ada: Any, door: Door) -> None:
+    await door.thread(make_listed, "files")
+    token = await door.thread(token_of, ada)
+    policy = {"token": (await door.thread(principal_of, token, "")).token, "calls_in_flight": 2}
+    await door.thread(AgentPolicy.objects.create, **policy)
+    session = await door.session(token, "files")
+    first, second = [await left_running(door, token, session, number) for number in (1, 2)]
+    refused = door.legacy(token, "files", session, "tools/call", numbered(3), id=3)
+    error = (await refused.response())["error"]
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    assert (error["data"]["reason"], error["data"]["retryAfterMs"]) == ("agent_calls_in_flight", 1000)
+    assert await door.thread(Call.objects.count) == 2
+    again = door.legacy(token, "files", session, "tools/call", numbered(2), id=2)  # joins its own call
+    assert await door.viewed() == second
+    await door.finish(first)
+    another = door.legacy(token, "files", session, "tools/call", numbered(3), id=4)
+    async with asyncio.timeout(30):
+        while await door.thread(Call.objects.count) < 3:
+            assert another.open, another.sent
+            await asyncio.sleep(0.01)
+    for asked in (again, another):
+        asked.leaves()
+        await asked.ends()
+
+
+async def test_calls_that_the_api_started_count_as_in_flight_of_all_tokens_of_their_user(
+    ada: Any, door: Door, settings: Any
+) -> None:
+    settings.AGENT_PERSON_IN_FLIGHT = 1
+    await door.thread(make_listed, "files")
+    one, other = [await door.thread(token_of, ada) for _ in range(2)]
+
+    async def start(token: str, number: int) -> UUID:
+        return await door.application.requests.start(await door.thread(api_exchange, token, number))
+
+    assert await start(one, 1)
+    with pytest.raises(Refusal) as refused:
+        await start(other, 2)
+    assert (refused.value.status, refused.value.data["reason"]) == (429, "agent_person_in_flight")
+
+
+def api_exchange(token: str, number: int) -> Exchange:
+    entry = entry_of(principal_of(token, ""), "files", "")
+    return Exchange(entry, Era.MODERN, "2026-07-28", 1, "tools/call", numbered(number), {}, "", "")
