@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.forms import Form
+from django.forms import BooleanField, Form
 
 from servers import access
 from servers.agents import policy_changes
@@ -198,7 +198,10 @@ def _checked(form: type[F], value: Any, place: str) -> F:
     for name, found in value.items():
         if name not in form.base_fields:
             raise ValidationError(f"{place}: {name[:100]} is unknown.")
-        if not isinstance(found, str | int | None) or isinstance(found, bool):
+        if isinstance(form.base_fields[name], BooleanField):
+            if not isinstance(found, bool):
+                raise ValidationError(f"{place}: {name} must be true or false.")
+        elif not isinstance(found, str | int | None) or isinstance(found, bool):
             raise ValidationError(f"{place}: {name} must be a string or an integer.")
     filled = form(value)
     for name, problems in filled.errors.items():

@@ -57,6 +57,7 @@ class Policy:
     own_approval: OwnApproval = OwnApproval.EXCEPT_DESTRUCTIVE
     trusts_annotations: bool = False
     equal_calls: int | None = None
+    asks_to_repeat: bool = False
     requests_per_second: int | None = None
     calls_in_flight: int | None = None
 
@@ -111,6 +112,11 @@ class Policies:
         """Calls of a tool with identical arguments per minute before a person is asked. None: no limit."""
         set_here = [policy.equal_calls for policy in (self.endpoint, self.bundle) if policy is not None]
         return min(filter(None, set_here), default=None)
+
+    @property
+    def asks_to_repeat(self) -> bool:
+        """Whether a person is asked before a tool is called again whose identical call may have run."""
+        return any(policy.asks_to_repeat for policy in (self.endpoint, self.bundle) if policy is not None)
 
 
 def own_approval(of: Iterable[Policy]) -> OwnApproval:
@@ -183,6 +189,7 @@ def _policy(owner: Owner, row: AgentPolicy) -> Policy:
         OwnApproval(row.own_approval),
         row.trusts_annotations,
         row.equal_calls,
+        row.asks_to_repeat,
         row.requests_per_second,
         row.calls_in_flight,
     )

@@ -93,6 +93,12 @@ class BundlePolicyForm(TokenPolicyForm):
         help_text="The same call again and again with one token may be a loop. Leave empty to never ask. Agents that poll also repeat calls.",
         widget=forms.NumberInput(attrs=_NUMBER),
     )
+    asks_to_repeat = forms.BooleanField(
+        label="Ask a person before a call is repeated that may have run",
+        required=False,
+        help_text="Agents are told when it is not known whether a call ran, and may then repeat it. With this, the same call within 10 minutes waits for approval.",
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+    )
 
 
 class EndpointPolicyForm(BundlePolicyForm):

@@ -27,6 +27,8 @@ class AgentPolicy(models.Model):
     trusts_annotations = models.BooleanField(default=False)  # also those that make a tool look harmless
     # of endpoints only: of a tool with equal arguments in a minute, before a person is asked; null: any number
     equal_calls = models.PositiveIntegerField(null=True)
+    # of endpoints only: an equal call of which it is unknown what it did asks a person
+    asks_to_repeat = models.BooleanField(default=False)
     # limits; null: those of the product
     requests_per_second = models.PositiveIntegerField(null=True)
     calls_in_flight = models.PositiveIntegerField(null=True)

@@ -253,3 +253,22 @@ def finish(pk: int, lease: Lease, fields: Mapping[str, Any]) -> int | None:
 def _finish_of(names: tuple[str, ...]) -> tuple[str, Fields]:
     fields: list[Any] = [Call._meta.get_field(name) for name in names]
     return _FINISH.format(changes=", ".join(f'"{field.column}" = %s' for field in fields)), Fields(fields)
+
+
+# --- calls of agents that may have run ---------------------------------------------------------------------------------
+#: of each state, as many of the newest calls are looked at
+_NEWEST = 10_000
+_UNSURE = """
+SELECT 1 FROM (
+    SELECT id, state, may_have_run, finished_at FROM {Call} WHERE state = %s ORDER BY id DESC LIMIT {newest}
+) one JOIN {AgentCall} agent ON agent.call_id = one.id
+WHERE +agent.token_id = %s AND agent.same = %s AND one.finished_at > %s AND (one.may_have_run OR one.state = '{unknown}')
+LIMIT 1
+""".format(newest=_NEWEST, unknown=CallState.OUTCOME_UNKNOWN.value, **_TABLES)  # noqa: S608  # names of our own models
+
+
+def may_have_run(token: int, same: str, since: datetime) -> bool:
+    """Whether it is unknown what an identical call did that ended since then, whether or not its agent was told."""
+    states = (CallState.OUTCOME_UNKNOWN, CallState.CANCELLED, CallState.FAILED)
+    ended = param(Call, "finished_at", since)
+    return any(fetch_one(_UNSURE, [state.value, token, same, ended]) is not None for state in states)

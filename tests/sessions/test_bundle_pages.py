@@ -365,7 +365,7 @@ def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, an
     bundle = make(ann, Membership(server("web", "search"), "web"))
     assert "policy" not in bundle_files.written(bundle)
     actor = Actor.of_user(ann)
-    policy_changes.change(actor, ann, bundle, {"otherwise": PolicyEffect.ASK, "equal_calls": 3})
+    policy_changes.change(actor, ann, bundle, {"otherwise": PolicyEffect.ASK, "equal_calls": 3, "asks_to_repeat": True})
     policy_changes.add_rule(actor, ann, bundle, Rule(PolicyEffect.DENY, PolicyKind.TOOL, "web__drop_*", 5))
     text = bundle_files.written(bundle)
     assert signed_in.post("/agents/bundles/import/", {"text": text.replace('"team"', '"copy"')}).status_code == 302
@@ -379,6 +379,7 @@ def test_an_import_keeps_the_policy_of_the_exported_bundle(signed_in: Client, an
         ([], "must be an object"),
         ({"otherwise": "maybe"}, "otherwise"),
         ({"equal_calls": True}, "integer"),
+        ({"asks_to_repeat": 1}, "must be true or false"),
         ({"requests_per_second": 0}, "requests_per_second"),
         ({"trusts_annotations": "yes"}, "is unknown"),
         ({"rules": [{"effect": "deny", "kind": "tool"}]}, "pattern: This field is required"),

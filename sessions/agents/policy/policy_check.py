@@ -4,7 +4,10 @@ memory; a hint invalidates it, and without one it is read again after a few seco
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
+
+from django.utils import timezone
 
 from servers import limits, permissions
 from servers.agents import policies
@@ -16,14 +19,17 @@ from sessions.agents.call_request import CallRequest
 from sessions.agents.endpoints import BundleEndpoint, Endpoint, Entry
 from sessions.agents.exchange import Exchange
 from sessions.agents.recent import Recent
-from sessions.calls import agent_calls
+from sessions.calls import agent_calls, statements
 from sessions.calls.arguments import Rejected
 from sessions.calls.intents import Hold
 from sessions.calls.operations import operation_of
 from sessions.calls.targets import Target
 from sessions.mcp.core import methods
+from sessions.mcp.core.versions import Era
 from sessions.mcp.server.refusals import FORBIDDEN, Refusal
 
+#: how long an identical call is held after one of which it is unknown what it did, if the policy says so
+UNSURE_AGE: Final = timedelta(minutes=10)
 _MOST_NOTED: Final = 10_000
 #: the same refusal is recorded as an audit event at most this often
 _NOTED_SECONDS: Final = 60.0
@@ -168,14 +174,26 @@ class PolicyCheck:
         seconds = limits.value("agent_approval_seconds")
         if verdict.effect is PolicyEffect.ASK:
             return Hold(verdict.why, seconds, destructive)
-        if repeated and not policies.marked_harmless(target.definition, trusted=known.endpoint.trusts_annotations):
+        if policies.marked_harmless(target.definition, trusted=known.endpoint.trusts_annotations):
+            return None
+        if repeated:
             return Hold("Too many identical calls: the agent may be in a loop.", seconds, destructive)
+        if known.asks_to_repeat and _may_have_run(exchange, asked):
+            return Hold("It is not known whether an identical call ran a short time ago.", seconds, destructive)
         return None
 
     def _note(self, exchange: Exchange, asked: CallRequest, reason: str) -> None:
         token, server = exchange.entry.principal.token, exchange.entry.endpoint.server
         via = {} if exchange.via is None else {"bundle": exchange.via.bundle}
         refusals.note(exchange.actor, token, server, asked.method, asked.target, reason, **via)
+
+
+def _may_have_run(exchange: Exchange, asked: CallRequest) -> bool:
+    """Whether this would be a second run. A request that brings answers continues a call."""
+    if asked.method != methods.TOOLS_CALL or (exchange.era is Era.MODERN and "requestState" in exchange.params):
+        return False
+    token, since = exchange.entry.principal.token.pk, timezone.now() - UNSURE_AGE
+    return statements.may_have_run(token, asked.same(exchange), since)
 
 
 def may_follow(known: Policies, uri: str, shown: str) -> bool:

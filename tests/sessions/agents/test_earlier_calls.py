@@ -14,6 +14,7 @@ from servers.enums import PayloadKind
 from sessions.agents import asgi, endpoints
 from sessions.agents.calls import earlier_calls, idempotency
 from sessions.agents.calls.earlier_calls import ATTACHED, ATTACHED_KEY, CONTINUES, KEY, REQUEST, UNHEARD
+from sessions.calls import statements
 from sessions.enums import CallState
 from sessions.models import AgentAttachment, AgentCall, Call
 from tests.servers.conftest import person
@@ -86,6 +87,14 @@ def test_running_calls_are_counted_without_reading_the_others_of_their_user() ->
         plan = [row[3] for row in cursor.fetchall()]
     assert [step for step in plan if "calls_by_user" in step or step.startswith("SCAN")] == []
     assert "calls_by_outcome" in str(plan)
+
+
+def test_calls_that_may_have_run_are_found_by_their_state() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN QUERY PLAN {statements._UNSURE}", ["failed", 1, "0", NOW])
+        plan = str([row[3] for row in cursor.fetchall()])
+    assert "calls_by_outcome" in plan
+    assert "token_id" not in plan
 
 
 def test_an_endpoint_is_read_in_one_statement_and_its_session_in_another(django_assert_num_queries: Any) -> None:

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import time
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.utils import timezone
 
 from mcpadmin.command_line.exit_status import ExitStatus, status_of
 from servers.agents.tokens import principal_of
@@ -29,7 +31,7 @@ from sessions.calls import placing
 from sessions.enums import CallState, QuestionState
 from sessions.mcp.core.versions import Era
 from sessions.mcp.server.refusals import Refusal
-from sessions.models import AgentAttachment, AgentSession, Call, McpSession
+from sessions.models import AgentAttachment, AgentSession, Approval, Call, McpSession
 from tests.sessions.agents.door import LEGACY, Asked, Door, finish, make_listed, token_of
 from tests.sessions.agents.placed import place
 from tests.sessions.inbox.rows import a_question
@@ -503,3 +505,37 @@ async def test_calls_that_the_api_started_count_as_in_flight_of_all_tokens_of_th
 def api_exchange(token: str, number: int) -> Exchange:
     entry = entry_of(principal_of(token, ""), "files", "")
     return Exchange(entry, Era.MODERN, "2026-07-28", 1, "tools/call", numbered(number), {}, "", "")
+
+
+def test_what_may_have_run_is_repeated_only_with_an_approval_where_the_policy_says_so(ada: Any) -> None:
+    session = make_listed("files")
+    policy = AgentPolicy.objects.create(server=session.server)
+    principal, check = principal_of(token_of(ada), ""), PolicyCheck()
+
+    def ends(call: Call, state: CallState, minutes: int = 0, **more: Any) -> None:
+        finished_at = timezone.now() - timedelta(minutes=minutes)
+        Call.objects.filter(pk=call.pk).update(state=state, finished_at=finished_at, **more)
+
+    def repeated(number: int, **tool: Any) -> Call:
+        Definition.objects.update(body=json.dumps({"name": "echo", "inputSchema": {"type": "object"}, **tool}))
+        return place(check, principal, "files", "echo", number=number)
+
+    unsure = {1: (CallState.OUTCOME_UNKNOWN, 0), 2: (CallState.CANCELLED, 9), 3: (CallState.OUTCOME_UNKNOWN, 11)}
+    for number, (state, minutes) in unsure.items():  # their agents were told so
+        ends(repeated(number), state, minutes, may_have_run=state is CallState.CANCELLED)
+    ends(repeated(4), CallState.FAILED, may_have_run=False)
+    ends(repeated(1), CallState.OUTCOME_UNKNOWN)  # by default, repeating it is the agent's decision
+
+    AgentPolicy.objects.filter(pk=policy.pk).update(asks_to_repeat=True)
+    policy_check.memory.forget()
+    assert [repeated(number).state for number in (1, 2)] == [CallState.HELD] * 2
+    assert [repeated(number).state for number in (3, 4, 5)] == [CallState.REQUESTED] * 3
+    why = set(Approval.objects.values_list("why", flat=True))
+    assert why == {"It is not known whether an identical call ran a short time ago."}
+    other = principal_of(token_of(ada), "")
+    assert place(check, other, "files", "echo", number=1).state == CallState.REQUESTED
+
+    ends(repeated(6, annotations={"idempotentHint": True}), CallState.OUTCOME_UNKNOWN)
+    AgentPolicy.objects.filter(pk=policy.pk).update(trusts_annotations=True)
+    policy_check.memory.forget()
+    assert repeated(6, annotations={"idempotentHint": True}).state == CallState.REQUESTED
