@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by the fixtures it uses. One that uses none is a unit test unless it is marked otherwise."""
+    """Mark each test by its fixtures. A test without any is a unit test unless it is marked otherwise."""
     for item in items:
         used = MARKS_OF_FIXTURES.keys() & set(getattr(item, "fixturenames", ()))
         for fixture in used:

@@ -76,7 +76,7 @@ class Cases:
         return run
 
     def first(self, path: str) -> Case:
-        """As when a minute has been counted since the last reader: nothing of the roll-ups is remembered."""
+        """The cache of roll-ups is empty, as after a new minute has been counted."""
 
         def run(number: int) -> float:
             reading._read.cache_clear()

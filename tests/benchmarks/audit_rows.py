@@ -90,7 +90,7 @@ class Table:
 
 
 class Moments:
-    """Times spread evenly over the last DAYS, as the driver wants them."""
+    """Times spread evenly over the last DAYS, in the driver's format."""
 
     def __init__(self, count: int) -> None:
         self._start = datetime.now(UTC).replace(microsecond=0) - timedelta(days=DAYS)

@@ -119,7 +119,7 @@ def median(rows: Rows, client: str, callers: int, column: str) -> float:
 
 
 def best(rows: Rows, client: str, callers: int, column: str) -> float:
-    """The value of the round that the rest of the machine disturbed least."""
+    """The value of the round with the least interference from other processes."""
     values = [row[column] for row in rows[client, callers]]
     return max(values) if column == "rate" else min(values)
 

@@ -96,7 +96,7 @@ def _of_containers() -> list[psutil.Process]:
 
 
 def runtime_seconds(runtime: str, folder: Path) -> float:
-    """How long the runtime alone needs to start a container in which nothing of ours runs."""
+    """How long the runtime alone takes to start a container without our code."""
     root = folder / "root"
     root.mkdir(exist_ok=True)
     for name in ("bin", "lib", "lib64"):
@@ -128,7 +128,7 @@ async def run(rounds: int, count: int, runtime: str) -> None:
         folder = Path(name)
         await asyncio.to_thread(folder.chmod, 0o711)
         seconds: dict[str, list[float]] = {mode: [] for mode in modes}
-        for number in range(rounds):  # by turns, so that all see the same load
+        for number in range(rounds):  # interleaved, so that all run under the same load
             for mode, found in modes.items():
                 seconds[mode].append(await start_seconds(spec(folder, number, found)))
         if "in a container" in modes:

@@ -89,7 +89,7 @@ async def measure(transport: str, scenario: str, base: str, seconds: float) -> N
         ended = asyncio.Event()
         hostile = asyncio.create_task(play(spec_of(transport, scenario, base, Limits()), scenario, ends_as, ended))
         beside = await ask(healthy.client, seconds)
-        with suppress(TimeoutError):  # a busy machine may not have come to its end yet
+        with suppress(TimeoutError):  # on a busy machine it may not have finished yet
             await asyncio.wait_for(ended.wait(), FIRST_END_SECONDS)
         hostile.cancel()
         await asyncio.wait((hostile,))

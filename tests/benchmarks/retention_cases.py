@@ -154,7 +154,7 @@ class Days:
         self._sum_up(day + 1)
 
     def _trim(self, now: datetime, *, same: bool) -> dict[str, Any]:
-        """In turns, the writes that are measured are those of another process and of the one that runs the retention."""
+        """Measures alternately the writes of another process and of the process that runs the retention."""
         kind = "same" if same else "other"
         if not same:
             self.alone[kind] += measured(lambda count: count < self.writes)

@@ -115,7 +115,7 @@ class Listener:
 
 # --- Redis -----------------------------------------------------------------------------------------------------------
 def redis_directory(stack: Stack) -> Path:
-    """Of the stack's own Redis: the embedded one lets nobody watch every command."""
+    """Of the stack's own Redis: the embedded Valkey permits no user to MONITOR commands."""
     return Path(urlsplit(stack.environment["REDIS_URL"]).path).parent
 
 

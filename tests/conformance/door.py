@@ -86,7 +86,7 @@ def forwarder(base_url: str, token: str) -> Iterator[str]:
                 status = await their_reader.readline()
                 if b" 429 " not in status:
                     break
-                their_writer.close()  # as an agent that was told to wait
+                their_writer.close()  # like an agent that was asked to wait
                 await asyncio.sleep(0.5)
             gone.add_done_callback(lambda _: their_writer.close())
             writer.write(status)

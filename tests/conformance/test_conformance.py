@@ -12,7 +12,7 @@ from tests.conformance.run import REVISIONS
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SCORED = {"2025-11-25": 18, "2026-07-28": 32}
 AUTHORIZATION = "auth/"
-#: each takes a path that none of the others takes
+#: each covers a different code path
 TELLING = [
     ("2025-11-25", "auth/metadata-var3"),
     ("2026-07-28", "auth/scope-step-up"),

@@ -323,7 +323,7 @@ def run_inspector(person: Person) -> None:
 
 @contextmanager
 def started_inspector() -> Iterator[str]:
-    """The address of its web UI, with a token, a home of its own, and without opening a browser."""
+    """The URL of its web UI with a token. It runs with a private home directory and opens no browser."""
     home, port = Path(tempfile.mkdtemp(prefix="inspector-home-")), free_port()
     environment = {
         "PATH": os.environ["PATH"],

@@ -40,7 +40,7 @@ def cookies_of_a_sign_in(stack: Stack, account: tuple[str, str] = ADMIN) -> list
 
 @cache
 def cookies_of(stack: Stack, account: tuple[str, str]) -> list[Any]:
-    """One sign-in for all tests that only need a person who is signed in. A test that ends it makes one of its own."""
+    """One sign-in shared by all tests that only need a signed-in user. A test that signs out creates its own."""
     return cookies_of_a_sign_in(stack, account)
 
 

@@ -11,7 +11,7 @@ __all__ = ["WINDOWS", "faults", "problems", "resized"]
 
 
 def resized(person: Walk, width: int, theme: Any) -> Walk:
-    """The person's next page has this width and theme. A browser context of its own for each would load and compile
+    """The user's next page has this width and theme. A separate browser context for each would load and compile
     all scripts again."""
     person.page.set_viewport_size({"width": width, "height": 900})
     person.page.emulate_media(color_scheme=theme)

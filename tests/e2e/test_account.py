@@ -1,4 +1,4 @@
-"""A person's own page in a browser: what they set there holds on every page and in every browser of theirs."""
+"""The account page in a browser: its settings apply to every page and in all of the user's browsers."""
 
 import os
 import re

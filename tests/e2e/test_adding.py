@@ -1,4 +1,4 @@
-"""*Add server* in the browser: one box, the test beside it, the sign-in that the test asks for, and the clicks it takes."""
+"""*Add server* in the browser: one field, its connection test, a sign-in if required, and the clicks it takes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A person makes a bundle in the browser, copies its configuration, sees the call of an agent, and revokes its token."""
+"""A user creates a bundle in the browser, copies its configuration, sees an agent's call, and revokes its token."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Consent for a web client that opens it in a window, and whose callback redirects once more, to another origin."""
+"""Consent for a web client that opens it in a window, and whose callback redirects to another origin."""
 
 import threading
 from collections.abc import Callable, Iterator

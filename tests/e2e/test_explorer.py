@@ -177,7 +177,7 @@ def test_a_chart_that_stays_open_moves_on_with_its_numbers(filled: Stack, walker
     assert chosen == [7_200 + 5 * 60, 7_200 + 6 * 60], "a bar of the new numbers, where one of the old ones was"
 
 
-#: draws ten bars of a minute each, gives the chart those of two hours later, and clicks into the middle of the sixth
+#: draws ten one-minute bars, replaces them by those two hours later, and clicks into the middle of the sixth
 MOVED = """async () => {
     const { stackedBars } = await import('/static/js/time-chart.js');
     const slot = document.createElement('div');

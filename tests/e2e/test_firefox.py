@@ -40,7 +40,7 @@ def too_wide(person: Walk, *paths: str) -> list[str]:
     for path in paths or ("",):
         if path:
             person.open(path)
-        for width, height in reversed(SIZES.values()):  # ends with the wide one, in which a person goes on
+        for width, height in reversed(SIZES.values()):  # ends with the wide one, which the next steps use
             person.page.set_viewport_size({"width": width, "height": height})
             person.page.evaluate(DRAWN)
             found += [f"{person.page.url} {width}: {fault}" for fault in overflow(person.page)]

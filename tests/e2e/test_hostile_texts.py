@@ -173,7 +173,7 @@ class Sweep:
             self.wrong += [f"{path}: the cell {cell!r}" for cell in formulas(answer.text)]
 
     def post_downloads(self) -> None:
-        """Files that a form asks for."""
+        """Files for a form's upload fields."""
         orders = {
             f"/servers/{LIVE}/protocol/export/": {},
             f"/servers/{WORK}/protocol/export/": {},

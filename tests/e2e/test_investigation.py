@@ -102,7 +102,7 @@ def export_and_download(ada: Walk, query: str) -> Download:
 
 
 def verify_offline(stack: Stack, path: Path) -> str:
-    """In a process of its own that cannot import the product."""
+    """In a separate process that cannot import the product."""
     key = stack.manage("checkpoint_key").strip().splitlines()[-1]
     command = [sys.executable, "-I", verify_export.__file__, str(path), "--key", key]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/")

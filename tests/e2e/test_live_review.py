@@ -94,7 +94,7 @@ def test_the_drawer_keeps_the_lists_place_and_escape_closes_it(stack, walker) ->
         " for n in range(60)])"
     )
     ada.open("/explorer/?q=last:1h+in:events+kind:permissions")
-    ada.page.wait_for_load_state("networkidle")  # the chart and the filters stand above the list
+    ada.page.wait_for_load_state("networkidle")  # the chart and the filters are above the list
     # Far from the end of the page, which gets shorter when a toast goes.
     link = ada.page.locator("tr[data-sel]").nth(20).locator("a")
     link.scroll_into_view_if_needed()

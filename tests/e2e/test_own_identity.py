@@ -26,11 +26,11 @@ def peer() -> Iterator[Whoami]:
 
 
 def asked(person: Walk) -> str:
-    """Call `whoami` and return whom the server sees."""
+    """Call `whoami` and return the user that the server sees."""
     person.open_tool(SLUG, "whoami")
     earlier = person.page.locator("#results .call-slot").evaluate_all("slots => slots.map((slot) => slot.id)")
     person.run_tool()
-    for uid in earlier:  # an administrator also sees the calls of others, which say the same
+    for uid in earlier:  # an administrator also sees other users' calls, with the same text
         expect(person.result()).not_to_have_id(uid)
     expect(person.result()).to_contain_text("You are ", timeout=30_000)
     return person.result().inner_text().partition("You are ")[2].partition(".")[0]

@@ -411,7 +411,7 @@ PARTS = [
 
 
 def marked(page: Page, region: str) -> bool:
-    """Whether the eye sees that the region is on its way."""
+    """Whether the region visibly shows that it is loading."""
     seen = page.locator(region).first.evaluate("(e) => Number(getComputedStyle(e, '::after').opacity)")
     return bool(seen > 0.2)
 

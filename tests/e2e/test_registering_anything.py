@@ -1,4 +1,4 @@
-"""A URL alone is enough to register a server, whatever it speaks. Its page edits roots and limits."""
+"""A URL alone is enough to register a server of any transport. Roots and limits are edited on its page."""
 
 from collections.abc import Iterator
 

@@ -49,7 +49,7 @@ class Pace:
         return self.started >= self.calls
 
     async def spread(self, field: Field, fault: Fault, name: str, count: int) -> None:
-        """Each fault at a random call of its own stretch."""
+        """Each fault hits a random call within its share of the calls."""
         for number in range(count):
             due = self.calls * (number + field.dice.uniform(0.1, 0.9)) / count
             async with self._moved:

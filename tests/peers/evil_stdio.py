@@ -116,7 +116,7 @@ def answers_twice() -> None:
 
 
 def floods_stderr() -> None:
-    """Serve correctly after writing 4 MiB to stderr, which blocks while nobody drains the pipe."""
+    """Serve correctly after writing 4 MiB to stderr, which blocks until the pipe is drained."""
     for number in range(4096):
         print(f"{number:06d} " + "e" * 1016, file=sys.stderr)
     serve()

@@ -53,7 +53,7 @@ manager = StreamableHTTPSessionManager(server)
 @contextlib.asynccontextmanager
 async def lifespan(app):
     async with support.run(), manager.run():
-        # Each session enters this once more, and the first that ends stops it for all others.
+        # Each session enters this again, and the first to end stops it for all others.
         support.run = contextlib.nullcontext
         yield
 

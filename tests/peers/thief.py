@@ -324,7 +324,7 @@ def hold_memory_that_no_limit_counts() -> bool:
 
 
 def _outlives_the_namespace() -> bool:
-    """Shared memory of System V: harmless in an IPC namespace of its own."""
+    """System V shared memory: harmless in a private IPC namespace."""
     return bool(os.readlink("/proc/self/ns/ipc") == AIMS["ipc"])
 
 
@@ -596,7 +596,7 @@ def dump_core() -> bool:
 
 
 def daemon() -> None:
-    """A process in a session of its own, without any open file, that outlives its parents if it can."""
+    """A process in a new session, without open files, that tries to outlive its parents."""
     if os.fork():
         return
     os.setsid()

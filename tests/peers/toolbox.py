@@ -130,7 +130,7 @@ def _slow_tools(server: Any, sdk: Sdk) -> None:
 
     @server.tool(title="Cut short")
     def cut_short() -> str:
-        """How many calls of `slow` were cancelled, whoever made them."""
+        """How many calls of `slow` were cancelled, by any client."""
         return str(len(cut))
 
 
@@ -168,7 +168,7 @@ def _resources(server: Any) -> None:
 
         @server.resource("peer://board", name="board", title="Board", mime_type="text/plain")
         def what_stands_on_the_board() -> str:
-            """What stands in $BOARD_FILE; outlives this process."""
+            """The content of $BOARD_FILE, which outlives this process."""
             return Path(board).read_text()
 
     @server.resource("peer://notes/{name}", name="note", title="Note", mime_type="text/plain")

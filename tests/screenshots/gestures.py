@@ -230,7 +230,7 @@ def complete_query(page: Page) -> None:
 
 
 def settle_scroll(page: Page) -> None:
-    """Wait for smooth scrolling to end. A screenshot in the middle of it shows neither end."""
+    """Wait for smooth scrolling to end, so that the screenshot is not taken halfway."""
     page.wait_for_function(
         "() => new Promise(done => { const y = scrollY; setTimeout(() => done(y === scrollY), 150) })"
     )

@@ -1,4 +1,4 @@
-"""The product that is captured, and a page of it in the state that a row of pages.py describes."""
+"""Runs the product for screenshots, and brings a page into the state that a row of pages.py describes."""
 
 import tempfile
 from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from tests.screenshots.product import Product, opened
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PICTURES = CHECKOUT / "docs" / "img"
-# Names of pages.py. What a reader of the document sees first.
+# Names from pages.py, in the order of the document.
 DOCUMENTED = (
     "overview",
     "explorer-drawer",

@@ -29,9 +29,7 @@ class World:
     person: int = 0  # a person with groups, permissions of their own and something that they own
     invitation: str = ""  # paths of one-time links
     password_link: str = ""
-    approval: str = (
-        ""  # uids of calls that wait for approval: of another person, of one's own; and of one that was refused
-    )
+    approval: str = ""  # uids of calls that wait for approval by another person or by oneself; and of a refused call
     own_approval: str = ""
     refused_call: str = ""
     token: str = ""  # uid of a token with a policy

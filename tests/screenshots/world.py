@@ -221,7 +221,7 @@ RedactionRule.objects.create(path="$.user.email", part="result", target="get_*",
 RedactionRule.objects.create(path="$.card.number", part="arguments", target="pay", enabled=False, created_by_name="ada")
 """
 
-#: one job in each state; the heartbeat of the running one lies in the future, so that it never counts as dead
+#: one job in each state; the running one's heartbeat is in the future, so that it never counts as dead
 #: a pinned package with an update whose tools were compared, and one that changed at the registry
 PACKAGES = """
 import json
@@ -316,7 +316,7 @@ job("housekeeping", "interrupted", detail=lost, retry_at=now + timedelta(minutes
 
 
 def register_troubled(page: Page, stack: Stack, world: World) -> None:
-    """Register a failing server, one that no worker may open, and a paused one."""
+    """Register a failing server, a server that no worker may open, and a paused server."""
     common = ("register_server", "--user", ADMIN[0])
     stack.manage(
         *common, "--name", "Broken", "--", "/bin/sh", "-c", "cat /etc/fstab; echo no module named orders >&2; exit 3"

@@ -1,4 +1,4 @@
-"""The credential pages show a credential's whole status and none of its value."""
+"""The credential pages show a credential's full status but never its value."""
 
 from collections.abc import Callable
 from datetime import timedelta

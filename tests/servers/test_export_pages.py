@@ -1,4 +1,4 @@
-"""Exports and forwarding: who sees what, what a form refuses, the download, and the warning of a sink that stands still."""
+"""Exports and forwarding: who sees what, what a form refuses, the download, and the warning about a stalled sink."""
 
 import json
 from collections.abc import Iterator

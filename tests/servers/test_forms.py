@@ -293,7 +293,7 @@ SCRIPT = "set -e\nexport LEVEL=1\n\nexec files"
 def test_an_argument_of_several_lines_or_none_stays_one_where_it_is_left_as_it_is(
     end: str, admin: Any, actor: Actor
 ) -> None:
-    """The field has one argument on each line, and a browser posts line ends of its own."""
+    """The field has one argument per line, and browsers post CRLF."""
     given = over_stdio(command="sh", arguments=["-c", SCRIPT, "", "--last"])
     server = registering.register(actor, admin, given)
     shown = str(ServerForm(user=admin, server=server)["arguments"].value())

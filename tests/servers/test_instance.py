@@ -21,7 +21,7 @@ HERE = {"kind": "sqlite", "file": "17:1000", "machine": "m1", "path": "/data/db"
 
 
 def start_at(monkeypatch: pytest.MonkeyPatch, **facts: str) -> bool:
-    """Start with the database in such a place. Returns whether the instance is held afterwards."""
+    """Start with the database at this path. Returns whether the instance lock is held afterwards."""
     monkeypatch.setattr(instance, "place", lambda: {**HERE, **facts} if facts != {"kind": ""} else {})
     record_many(instance.check())
     return instance.is_held()

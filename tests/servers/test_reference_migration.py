@@ -1,4 +1,4 @@
-"""What servers of an older release use, they may go on using, and nobody gains anything by the upgrade."""
+"""After an upgrade, servers keep the credentials that they used, and no user gains access to more."""
 
 from dataclasses import replace
 from typing import Any

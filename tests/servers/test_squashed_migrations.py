@@ -1,4 +1,4 @@
-"""A new database, made in one step, is the one that all migrations of an older installation lead to."""
+"""The squashed migrations produce the same database as all the original ones."""
 
 import re
 from typing import Any
@@ -36,7 +36,7 @@ def _statements(cursor: Any, table: str) -> list[str]:
             "SELECT sql FROM sqlite_master WHERE tbl_name = %s AND sql IS NOT NULL AND type <> 'trigger'", [table]
         )
         rows = [re.sub(r'\s+|"', "", row[0]) for row in cursor.fetchall()]
-        # Columns may stand in another order, and a table that was made again has its name in quotes.
+        # Columns may be in a different order, and the name of a re-created table is in quotes.
         return sorted("".join(sorted(row)) if row.startswith("CREATETABLE") else row for row in rows)
     cursor.execute("SELECT indexdef FROM pg_indexes WHERE tablename = %s", [table])
     indexes = [row[0] for row in cursor.fetchall()]

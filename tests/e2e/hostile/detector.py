@@ -182,7 +182,7 @@ class Detector:
             try:
                 for what in frame.evaluate(SCAN, [HIDDEN, corpus.EVIL]):
                     self.say(what)
-            except Error as problem:  # it went away, which is a finding of its own
+            except Error as problem:  # the page navigated away, which is also a finding
                 if "detached" not in str(problem) and "navigation" not in str(problem):
                     raise
 
@@ -229,7 +229,7 @@ def _rendered(text: str) -> str:
 
 
 def _linked(text: str) -> str:
-    """What Markdown without a sanitiser makes of it."""
+    """The HTML that Markdown without a sanitizer produces."""
     text = re.sub(r"!\[([^\]]*)\]\(((?:[^()]|\([^()]*\))*)\)", r'<img alt="\1" src="\2">', text)
     text = re.sub(r"\[([^\]]*)\]\(((?:[^()]|\([^()]*\))*)\)", r'<a href="\2">\1</a>', text)
     return re.sub(r"^<(\w+:[^>]*)>$", r'<a href="\1">x</a>', text)

@@ -48,7 +48,7 @@ def icons(name: str, row: int) -> list[dict[str, Any]]:
 
 # --- what it offers --------------------------------------------------------------------------------------------------
 def tool(row: int) -> dict[str, Any]:
-    """One that can be called: its schema asks for nothing."""
+    """A callable tool: its schema requires no arguments."""
     name = f"call {row} {text('tool.name', row, NAMES - 10)}"
     found = {"name": name, "title": text("tool.title", row), "description": long_text("tool.description", row)}
     found |= {

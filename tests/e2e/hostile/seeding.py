@@ -59,7 +59,7 @@ def t(name: str, row: int = 0, most: int | None = None) -> str:
 
 
 def base() -> None:
-    """The server that the seeds of the screenshots are about, and a call of it. No worker connects to it."""
+    """The server of the screenshot data, and one of its calls. No worker connects to it."""
     server = Server.objects.create(
         slug=WORK, name="Work", transport="stdio", command="/bin/false", enabled=False, connection_policy="on_demand"
     )
@@ -90,7 +90,7 @@ def over(
 
 
 def more(rows: int) -> None:
-    """`rows`: how many of each kind of which a page shows many."""
+    """`rows`: how many of each kind that a page lists."""
     server = Server.objects.get(slug=WORK)
     session, ada = shared_session(server), User.objects.get(username="ada")
     now, actor = timezone.now(), Actor.of_user(ada)

@@ -23,7 +23,7 @@ from tests.tools.url_routes import Written, written_routes
 
 LIVE, WORK = "live", "work"
 SCRIPT = Path(__file__).with_name("scripted.py")
-#: ends without an answer of a page: what is asked of programs, and what leads away
+#: these respond without a page: endpoints for programs, and redirects
 NO_PAGES = {"oauth:token", "oauth:revoke", "oauth:register", "browser_reports:receive", "setup", "servers:sign_in_go"}
 #: where the value of a parameter comes from: the column of a table, by the beginning of the route's name
 TABLES = {

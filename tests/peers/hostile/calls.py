@@ -121,7 +121,7 @@ def progress_flood(ask: Ask) -> Iterator[Said]:
 
 @on_call
 def endless_progress(ask: Ask) -> Iterator[Said]:
-    """It always goes on, and never ends."""
+    """Always running; never ends."""
     for step in itertools.count():
         yield dumped({"method": "notifications/progress", "params": {"progressToken": ask.token, "progress": step}})
         yield 0.02
@@ -202,7 +202,7 @@ def fat_state(ask: Ask) -> Iterator[Said]:
     yield dumped({"id": ask.id, "result": {"resultType": "input_required", "requestState": "s" * MIB}})
 
 
-# -- O13: a person shall be led astray
+# -- O13: misleading the user
 
 
 @on_call

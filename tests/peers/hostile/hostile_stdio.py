@@ -84,7 +84,7 @@ BYTES: dict[str, Callable[[], None]] = {
 
 
 def main(scenario: str) -> None:
-    """Evil is played in a thread of its own: the end of stdin ends the process at once."""
+    """The attack runs in a separate thread, so that the end of stdin ends the process immediately."""
     hostile = Hostile(scenario)
     for line in sys.stdin.buffer:
         message = json.loads(line)

@@ -40,7 +40,7 @@ def pieces(said: Said) -> Iterable[bytes]:
     return (said,) if isinstance(said, bytes) else ()
 
 
-# -- what only bytes can do: an answer to the evil call, on Streamable HTTP
+# -- raw bytes: the response to the evil call, over Streamable HTTP
 
 
 async def silence(wire: Wire) -> None:

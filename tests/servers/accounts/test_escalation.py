@@ -176,7 +176,7 @@ def test_a_refusal_names_the_permission_as_the_users_page_does() -> None:
 
 @pytest.mark.parametrize("through", ["group", "person"])
 def test_no_one_comes_to_a_reference_that_they_may_not_use_or_grant(through: str) -> None:
-    """Whoever may use it can have its value sent to a server of their own."""
+    """Anyone with permission to use it can have its value sent to their own server."""
     by, target, deploy = (
         person("mona", "manage_users", "add_server"),
         person("tim"),

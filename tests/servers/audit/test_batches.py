@@ -51,7 +51,7 @@ def test_a_transaction_whose_time_is_over_ends_and_the_next_one_goes_on_where_it
     batches.each(range(40), slow)
     assert [key for part in parts for key in part] == list(range(40))
     assert batches.count == len(parts)
-    assert [len(parts[0]), max(map(len, parts[1:])) <= 5] == [20, True]  # no more than fits, also of the same keys
+    assert [len(parts[0]), max(map(len, parts[1:])) <= 5] == [20, True]  # no more than fits, even with the same keys
 
 
 def test_one_that_fails_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The verifier finds every change made to the rows of the chain behind our back."""
+"""The verifier finds every direct change to the rows of the chain."""
 
 import hashlib
 import json

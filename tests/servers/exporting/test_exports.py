@@ -299,7 +299,7 @@ def _stops(*_: Any) -> None:
 def test_an_attempt_that_another_one_replaced_neither_fails_the_export_nor_touches_its_file(
     admin: Any, actor: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that was silent for too long goes on while another one has the job."""
+    """A worker that missed its heartbeats continues while another worker has the job."""
     log.fill()
     export = requesting.request(admin, actor, ExportFormat.JSONL)
     assert export.job is not None

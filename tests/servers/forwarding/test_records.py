@@ -19,7 +19,7 @@ from servers.models import AuditEvent
 pytestmark = pytest.mark.django_db
 SOURCE = Source("production", "mcp.example.com", "1.0")
 NOW = datetime(2026, 11, 24, 15, 0, 0, 250_000, tzinfo=UTC)
-#: escape sequences, new lines, bidirectional controls, tag characters, C1, quotes, a formula, a message of its own
+#: escape sequences, new lines, bidirectional controls, tag characters, C1, quotes, a formula, a second message
 HOSTILE = '\x1b]8;;http://e\x07 \r\n<110>1 - - \u202e\u2028\u200b\U000e0041\x85\x9b"]\\ =HYPERLINK(1) ä 漢'
 SYSLOG = re.compile(
     rb"<(\d{1,3})>1 (\S+) (\S{1,255}) (\S{1,48}) (\S{1,128}) (\S{1,32}) (\[mcpadmin@32473 [^\]]*\]|-) (.*)", re.DOTALL

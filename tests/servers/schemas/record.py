@@ -20,7 +20,7 @@ HELLO = {
 }
 #: keywords with prose of the server's authors
 PROSE = {"description", "$comment", "examples", "markdownDescription"}
-#: keywords of which each key is a name that the author chose
+#: keywords whose keys are names chosen by the schema's author
 NAMED = {
     "properties",
     "patternProperties",

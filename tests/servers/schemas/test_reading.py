@@ -182,7 +182,7 @@ PETS = {
 
 
 def after(data: dict[str, list[str]], op: str, schema: object = PETS) -> dict[str, list[str]]:
-    """The fields of the form once a button of it was pressed."""
+    """The form's fields after one of its buttons was pressed."""
     parsed = parse_form(schema, {**data, "_op": [op]})
     assert parsed.op is not None
     return form(apply(parsed.op, schema, parsed.draft), schema)

@@ -9,7 +9,7 @@ from tests.conformance import door, suite
 from tests.sessions.agents.product import Product
 
 pytestmark = pytest.mark.up
-#: each takes a path that none of the others takes
+#: each covers a different code path
 TELLING = [
     ("2025-11-25", "legacy", "tools-call-with-logging"),
     ("2025-11-25", "modern", "tools-call-sampling"),

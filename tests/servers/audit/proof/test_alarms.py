@@ -1,4 +1,4 @@
-"""An older copy of the database, or a rewritten log, is noticed from outside of it, and stands until it is acknowledged."""
+"""An older copy of the database, or a rewritten log, is detected from outside. The alarm lasts until acknowledged."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""An export is verified by the one file that needs neither mcpadmin nor its database."""
+"""A single stand-alone file verifies an export, without mcpadmin or its database."""
 
 import json
 import subprocess
@@ -173,7 +173,7 @@ def test_arguments_that_were_erased_without_an_event_are_found_in_the_file_of_th
 def test_what_retention_removed_of_a_call_that_ended_after_the_time_of_its_leave_is_no_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, erased: bool
 ) -> None:
-    """The end stands on another page of the verification than the request, or in a later file."""
+    """The final event is on a different page of the verification than the request, or in a later file."""
     monkeypatch.setattr("servers.audit.verify._CHUNK", 1)
     call = log.begin(*log.caller_and_server(), 1)
     asked = AuditEvent.objects.latest("seq")

@@ -27,7 +27,7 @@ class Undo(Exception):
 
 
 def by_program(export: Path) -> int | str | None:
-    """The first bad event, as the stand-alone verifier names it; its report when it finds nothing."""
+    """The first bad event according to the stand-alone verifier, or its report if it finds none."""
     try:
         return str(verify_export.verify(str(export), [log.public_key()], [str(configured.CHECKPOINT_FILE)]))
     except Bad as bad:

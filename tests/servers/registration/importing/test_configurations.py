@@ -94,7 +94,7 @@ def planned(admin: Any, file: str) -> dict[str, Proposal]:
 
 @pytest.fixture
 def stored(admin: Any, actor: Any) -> None:
-    """Existing servers for the broken file: one that it would change, and one that it matches."""
+    """Existing servers for the broken file: one differs from it, the other matches."""
     registering.register(actor, admin, over_http(url="https://orders.example/mcp", values=[header()], notes="kept"))
     registering.register(
         actor, admin, over_http(name="Stable", url="https://stable.example/mcp", transport=TransportKind.AUTO_HTTP)

@@ -4,7 +4,7 @@ import pytest
 
 from servers.registration.importing.example_values import example_values, filled
 
-# text: the parts of it that are placeholders
+# text: its placeholders
 FLAGGED = {
     "<host>": ["<host>"],
     "https://<region>.api.example/mcp": ["<region>"],

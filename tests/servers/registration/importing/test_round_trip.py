@@ -127,7 +127,7 @@ def test_a_text_with_dollar_signs_comes_back_from_an_export_as_it_was(
 @pytest.mark.parametrize("form", list(Form), ids=str)
 @pytest.mark.parametrize("own", [True, False], ids=["own", "plain"])
 def test_no_secret_is_in_an_export(form: Form, own: bool, admin: Any, actor: Actor) -> None:
-    """Neither sealed secrets nor those that someone entered as plain text."""
+    """No secrets, whether encrypted or entered as plain text."""
     secret = "ghp_canaryABCDEFGHIJKLMNOPQRSTUVWXYZ01"
     for data in everything(admin):
         registering.register(actor, admin, data)
