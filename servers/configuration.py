@@ -1,7 +1,7 @@
 """What a registration consists of, from any source: a form, a command line, a draft, a copy of another server."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from servers.enums import (
@@ -131,14 +131,7 @@ class Registration:
             {"kind": str(v.kind), "name": v.name, "secret": v.secret, "value": v.text(), "needed": v.needed}
             for v in self.values
         ]
-        shallow = asdict(self) if not self.values else asdict(_without_values(self))
-        return {**shallow, "values": values}
-
-
-def _without_values(registration: Registration) -> Registration:
-    return Registration(
-        **{item.name: getattr(registration, item.name) for item in fields(registration)} | {"values": []}
-    )
+        return {**asdict(replace(self, values=[])), "values": values}
 
 
 _STDIO_ONLY = (

@@ -197,15 +197,11 @@ def described() -> str:
 
 def _version() -> object:
     """A value that changes when the key ring in the file or the environment may have changed."""
+    global _seen
     kind = source()
     if kind is KeySource.ENVIRONMENT:
         return kind, settings.KEYRING
-    return _version_of_file(settings.KEYRING_FILE)
-
-
-def _version_of_file(path: Path) -> object:
-    global _seen
-    seen, now = _seen, time.monotonic()
+    path, seen, now = settings.KEYRING_FILE, _seen, time.monotonic()
     if seen is not None and seen[0] == path and now < seen[1]:
         return seen[2]
     try:
@@ -218,10 +214,9 @@ def _version_of_file(path: Path) -> object:
 
 
 def _text() -> str:
-    return str(settings.KEYRING) if source() is KeySource.ENVIRONMENT else _read(Path(settings.KEYRING_FILE))
-
-
-def _read(path: Path) -> str:
+    if source() is KeySource.ENVIRONMENT:
+        return str(settings.KEYRING)
+    path = Path(settings.KEYRING_FILE)
     try:
         return path.read_text()
     except (OSError, ValueError) as exc:

@@ -170,13 +170,10 @@ def lock(by: Any, *others: Any) -> tuple[Authority, list[Any]]:
 
 def require_another_superuser(user: Any, action: AuditAction) -> None:
     """Call after `lock`. Raises Refused for the only active superuser."""
-    if user.is_superuser and user.is_active and not _superusers().exclude(pk=user.pk).exists():
+    others = People.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
+    if user.is_superuser and user.is_active and not others.exists():
         words = f"{user.get_username()} is the only active superuser. Make another person a superuser first."
         raise Refused(words, action)
-
-
-def _superusers() -> Any:
-    return People.filter(is_superuser=True, is_active=True)
 
 
 def require_not_self(by: Any, user: Any, words: str, action: AuditAction) -> None:

@@ -26,7 +26,7 @@ from servers.accounts import catalog, names, service_accounts
 from servers.accounts.authority import Authority, Conflict, People, held_by_groups, lock, managed
 from servers.accounts.catalog import MANAGE
 from servers.audit.accounts import save_new_password
-from servers.audit.acts import Trail, audited
+from servers.audit.acts import audited
 from servers.audit.record import Actor, acting
 from servers.enums import AuditAction, LinkPurpose, LinkState
 from servers.models import AccountLink
@@ -252,13 +252,9 @@ def join(link: AccountLink, user: Any, ip: str, request_id: str = "") -> Any:
             user.groups.set(row.groups.all())
             user.user_permissions.set(row.permissions.all())
             AccountLink.objects.filter(pk=row.pk).update(user=user)
-            _joined(trail, row, user)
+            details = {"invited_by": row.issued_by_name, "invitation": str(row)}
+            trail.note(AuditAction.USER_JOIN, None, user.get_username(), details)
     return People.get(pk=user.pk)
-
-
-def _joined(trail: Trail, link: AccountLink, user: Any) -> None:
-    details = {"invited_by": link.issued_by_name, "invitation": str(link)}
-    trail.note(AuditAction.USER_JOIN, None, user.get_username(), details)
 
 
 def set_password(link: AccountLink, hashed: Any, ip: str, request_id: str = "") -> Any:

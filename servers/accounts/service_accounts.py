@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import Group
-from django.db.models import QuerySet
 
 from servers.accounts import catalog, names
 from servers.accounts.authority import Authority, People, Refused, held_by_groups, lock, managed
@@ -65,9 +64,5 @@ def require_managed(by: Any, user: Any) -> None:
 def managed_by(user: Any) -> list[Any]:
     """Service accounts for which this person may create tokens, by name."""
     authority = Authority.of(user)
-    return [found for found in _users().order_by("username") if authority.reaches(found)]
-
-
-def _users() -> QuerySet[Any]:
-    found: QuerySet[Any] = People.filter(service_account__isnull=False, is_active=True)
-    return found
+    accounts = People.filter(service_account__isnull=False, is_active=True)
+    return [found for found in accounts.order_by("username") if authority.reaches(found)]

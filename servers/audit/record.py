@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -142,8 +141,8 @@ def record_many(events: Sequence[Event]) -> range:
         link = _link(event, number, prev)
         links.append(link)
         prev = link["hash"]
-    _insert(links)
-    _move_head(links[-1]["seq"], prev)
+    execute_many(_INSERT_EVENT, [_COLUMNS.of_columns(link) for link in links])
+    execute(_MOVE_HEAD, [links[-1]["seq"], prev, CHAIN])
     seqs = range(seq + 1, seq + 1 + len(links))
     transaction.on_commit(partial(audit_recorded.send_robust, sender=AuditEvent, seqs=seqs), robust=True)
     return seqs
@@ -152,17 +151,10 @@ def record_many(events: Sequence[Event]) -> range:
 # --- one link -----------------------------------------------------------------------------------------------------
 def _link(event: Event, seq: int, prev: str) -> dict[str, Any]:
     """The row of `event`: body, hash and the columns that project the body."""
-    columns = _columns(event, seq, timezone.now())
-    context = {name: value for name, value in event.context.items() if value not in ("", None)}
-    body = canonical(body_of(columns, prev, event.details, event.digests, context))
-    return {**columns, "hash": sha256(body), "body": body}
-
-
-def _columns(event: Event, seq: int, at: datetime) -> dict[str, Any]:
     actor, server = event.actor, event.server
-    return {
+    columns = {
         "seq": seq,
-        "at": at,
+        "at": timezone.now(),
         "action": str(event.action.value),
         "outcome": str(event.outcome.value),
         "actor_id": actor.id,
@@ -176,6 +168,9 @@ def _columns(event: Event, seq: int, at: datetime) -> dict[str, Any]:
         "request_id": storable(actor.request_id, 64),
         "way": str(actor.way),
     }
+    context = {name: value for name, value in event.context.items() if value not in ("", None)}
+    body = canonical(body_of(columns, prev, event.details, event.digests, context))
+    return {**columns, "hash": sha256(body), "body": body}
 
 
 def body_of(
@@ -240,11 +235,3 @@ def _lock_row() -> list[Any]:
         while cursor.description is None:  # the results of the first two statements
             cursor.nextset()
         return list(cursor.fetchall())
-
-
-def _insert(links: list[dict[str, Any]]) -> None:
-    execute_many(_INSERT_EVENT, [_COLUMNS.of_columns(link) for link in links])
-
-
-def _move_head(seq: int, digest: str) -> None:
-    execute(_MOVE_HEAD, [seq, digest, CHAIN])

@@ -14,7 +14,9 @@ from servers.validators import is_reference
 def check_workload(client: str, issuer: str, scopes: str, token: str) -> None:
     """Raises ValidationError with messages by part, as do the checks below."""
     check_client(client, issuer, scopes)
-    _check_token(token)
+    if not is_reference(token):
+        words = "Enter a single reference, such as ${file:/run/secrets/token} or ${MCP_TOKEN}."
+        raise ValidationError({"token": ValidationError(words, code="reference")})
 
 
 def check_enterprise(client: str, issuer: str, scopes: str, token: str, provider: str, provider_client: str) -> None:
@@ -23,9 +25,3 @@ def check_enterprise(client: str, issuer: str, scopes: str, token: str, provider
     if not provider_client:
         words = "Enter mcpadmin's client ID at the identity provider."
         raise ValidationError({"provider_client": ValidationError(words, code="required")})
-
-
-def _check_token(token: str) -> None:
-    if not is_reference(token):
-        words = "Enter a single reference, such as ${file:/run/secrets/token} or ${MCP_TOKEN}."
-        raise ValidationError({"token": ValidationError(words, code="reference")})

@@ -47,7 +47,9 @@ class CredentialRow:
 
 def board(visible: QuerySet[Server]) -> list[CredentialRow]:
     """Credentials that need attention first, then by name. Four queries."""
-    rows = [*_credentials(visible), *_values(visible)]
+    credentials = _with_uses(Credential.objects.select_related("owner"), visible)[:SHOWN]
+    values = ServerValue.objects.filter(secret=True, server__in=visible).select_related("server")[:SHOWN]
+    rows = [*map(_row, credentials), *map(_value_row, values)]
     return sorted(rows, key=lambda row: (row.health.tone not in ("bad", "warn"), row.name.lower()))
 
 
@@ -75,10 +77,6 @@ def place_words(server: Server) -> str:
     return in_words(place_of(server))
 
 
-def _credentials(visible: QuerySet[Server]) -> list[CredentialRow]:
-    return [_row(credential) for credential in _with_uses(Credential.objects.select_related("owner"), visible)[:SHOWN]]
-
-
 def _with_uses(rows: QuerySet[Credential], visible: QuerySet[Server]) -> Any:
     uses = CredentialUse.objects.filter(identity__server__in=visible).select_related("identity__server")
     return rows.prefetch_related(Prefetch("uses", queryset=uses, to_attr="shown_uses"))
@@ -102,11 +100,6 @@ def _row(credential: Any) -> CredentialRow:
         servers=servers,
         blanked=blanked,
     )
-
-
-def _values(visible: QuerySet[Server]) -> list[CredentialRow]:
-    rows = ServerValue.objects.filter(secret=True, server__in=visible).select_related("server")
-    return [_value_row(row) for row in rows[:SHOWN]]
 
 
 def _value_row(row: ServerValue) -> CredentialRow:

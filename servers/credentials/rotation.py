@@ -67,15 +67,13 @@ def begin() -> str | None:
     if keyring.source() is not KeySource.FILE or left():
         return None
     path = Path(settings.KEYRING_FILE)
-    if not next_key(path) and len(_machines()) > 1:
-        raise SeveralMachines(
-            f"Workers run on several machines. Run {settings.PROGRAM} rotate_keys --prepare, copy the key ring to each, and try again."
-        )
+    if not next_key(path):
+        machines = {machine for _, found in machines_asked.send(None) for machine in cast("set[str]", found)}
+        if len(machines) > 1:
+            raise SeveralMachines(
+                f"Workers run on several machines. Run {settings.PROGRAM} rotate_keys --prepare, copy the key ring to each, and try again."
+            )
     return use_next_key(path)
-
-
-def _machines() -> set[str]:
-    return {machine for _, found in machines_asked.send(None) for machine in cast("set[str]", found)}
 
 
 def rotate(

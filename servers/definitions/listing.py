@@ -105,19 +105,15 @@ def _by_key(kind: DefinitionKind, items: Sequence[dict[str, Any]]) -> dict[str, 
     found: dict[str, Item] = {}
     for item in items:
         key = item.get(_KEYS[kind])
-        if isinstance(key, str) and key and storable(key) not in found:
-            found[storable(key)] = _item(kind, storable(key), item)
+        if isinstance(key, str) and key and (key := storable(key)) not in found:
+            found[key] = Item(
+                key=key,
+                title=title_of(kind, item),
+                description=_text(item.get("description")),
+                body=_json(item),
+                digest=digest_of(item),
+            )
     return found
-
-
-def _item(kind: DefinitionKind, key: str, item: dict[str, Any]) -> Item:
-    return Item(
-        key=key,
-        title=title_of(kind, item),
-        description=_text(item.get("description")),
-        body=_json(item),
-        digest=digest_of(item),
-    )
 
 
 def title_of(kind: DefinitionKind, item: dict[str, Any]) -> str:

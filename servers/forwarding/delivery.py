@@ -110,7 +110,10 @@ def source() -> Source:
 def due() -> list[int]:
     """Only reads. A held copy of an installation forwards nothing: the original does."""
     now = timezone.now()
-    rows = Sink.objects.filter(_free(now)).filter(_test_waits() | _may_forward(now) & (_news() | _runs_backwards()))
+    test_waits = Q(test_requested_at__isnull=False, test_ended_at=None)
+    news = Q(Exists(AuditEvent.objects.order_by().filter(seq__gt=OuterRef("cursor"))))
+    runs_backwards = Q(Exists(AuditHead.objects.filter(seq__lt=OuterRef("cursor"))))
+    rows = Sink.objects.filter(_free(now)).filter(test_waits | _may_forward(now) & (news | runs_backwards))
     found = list(rows.values_list("pk", flat=True))
     return found if found and not instance.is_held() else []
 
@@ -121,22 +124,10 @@ def _free(now: datetime) -> Q:
     return Q(lease_until=None) | Q(lease_until__lt=now) | Q(lease_until__gt=now + 2 * LEASE)
 
 
-def _test_waits() -> Q:
-    return Q(test_requested_at__isnull=False, test_ended_at=None)
-
-
 def _may_forward(now: datetime) -> Q:
     later = now + timedelta(seconds=2 * settings.TIME_SCALE * LONGEST_RETRY_AFTER)
     due = Q(next_attempt_at=None) | Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=later)
     return Q(paused_at=None) & due
-
-
-def _news() -> Q:
-    return Q(Exists(AuditEvent.objects.order_by().filter(seq__gt=OuterRef("cursor"))))
-
-
-def _runs_backwards() -> Q:
-    return Q(Exists(AuditHead.objects.filter(seq__lt=OuterRef("cursor"))))
 
 
 def claim(pk: int) -> Claimed | None:
@@ -234,7 +225,11 @@ def ended(claimed: Claimed, batch: Batch, outcome: Outcome) -> Ended:
     if not still_ours:
         return Ended(None, [])
     announce()
-    events = [_event(AuditAction.SINK_SKIP, AuditOutcome.FAILED, sink, _gap(batch))] if batch.skipped else []
+    events = []
+    if batch.skipped:
+        first = batch.records[0].seq
+        gap = {"first": first - batch.skipped, "last": first - 1}
+        events.append(_event(AuditAction.SINK_SKIP, AuditOutcome.FAILED, sink, gap))
     if sink.stalled_at is not None:
         seconds = round((now - sink.stalled_at).total_seconds())
         events.append(_event(AuditAction.SINK_RECOVER, AuditOutcome.OK, sink, {"stood_still_seconds": seconds}))
@@ -282,11 +277,6 @@ def delay(failures: int, retry_after: float | None = None) -> timedelta:
     longest = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(failures, 10))
     seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311  spreads attempts, guards nothing
     return timedelta(seconds=settings.TIME_SCALE * max(seconds, min(retry_after or 0.0, LONGEST_RETRY_AFTER)))
-
-
-def _gap(batch: Batch) -> dict[str, Any]:
-    first = batch.records[0].seq
-    return {"first": first - batch.skipped, "last": first - 1}
 
 
 def _event(action: AuditAction, outcome: AuditOutcome, sink: Sink, details: dict[str, Any]) -> Event:

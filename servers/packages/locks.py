@@ -60,19 +60,13 @@ def _of_npm(text: str) -> list[Locked]:
     packages = json.loads(text).get("packages")
     if not isinstance(packages, dict):
         raise ValueError("no packages")
-    return [
-        Locked(_npm_name(place, entry), str(entry.get("version", "")), _one(entry.get("integrity")))
-        for place, entry in packages.items()
-        if place and isinstance(entry, dict)
-    ]
-
-
-def _npm_name(place: str, entry: Mapping[str, Any]) -> str:
-    return str(entry.get("name") or place.rpartition("node_modules/")[2])
-
-
-def _one(text: Any) -> tuple[str, ...]:
-    return (str(text),) if text else ()
+    found = []
+    for place, entry in packages.items():
+        if place and isinstance(entry, dict):
+            name = str(entry.get("name") or place.rpartition("node_modules/")[2])
+            integrity = entry.get("integrity")
+            found.append(Locked(name, str(entry.get("version", "")), (str(integrity),) if integrity else ()))
+    return found
 
 
 def _of_pylock(text: str) -> list[Locked]:
@@ -80,20 +74,17 @@ def _of_pylock(text: str) -> list[Locked]:
         packages = tomllib.loads(text).get("packages", [])
     except tomllib.TOMLDecodeError as problem:
         raise ValueError(str(problem)) from problem
-    return [
-        Locked(str(entry["name"]), str(entry.get("version", "")), tuple(_hash(file) for file in files(entry)))
-        for entry in packages
-    ]
+    found = []
+    for entry in packages:
+        hashes = tuple(f"sha256:{file['hashes']['sha256']}" for file in files(entry))
+        found.append(Locked(str(entry["name"]), str(entry.get("version", "")), hashes))
+    return found
 
 
 def files(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The files of a package in pylock.toml, wheels first."""
     found = [*entry.get("wheels", []), *([entry["sdist"]] if "sdist" in entry else [])]
     return [file for file in found if file.get("hashes", {}).get("sha256")]
-
-
-def _hash(file: Mapping[str, Any]) -> str:
-    return f"sha256:{file['hashes']['sha256']}"
 
 
 def difference(ecosystem: str, before: str, after: str, main: str) -> LockDifference:

@@ -54,7 +54,7 @@ def shown(name: str, value: Any) -> Any:
     if name == "owner_id":
         return owner_name(value)
     if name == "roots":
-        return [_root_in_words(root) for root in value or []]
+        return [f"{root['uri']} ({root['name']})" if root.get("name") else root["uri"] for root in value or []]
     if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS:
         return value[:_SHOWN_CHARACTERS] + "…"
     return value
@@ -88,10 +88,6 @@ def _words(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return "" if value is None else str(value)
-
-
-def _root_in_words(root: Mapping[str, str]) -> str:
-    return f"{root['uri']} ({root['name']})" if root.get("name") else root["uri"]
 
 
 def _value_differences(stored: Server, given: Registration) -> list[FieldDifference]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 from urllib.parse import unquote
@@ -22,7 +23,11 @@ _NO_SECRET: Final = re.compile(r"^/|://")
 
 def inherited() -> dict[str, str]:
     """The inherited variables that are set, by name."""
-    return {name: os.environ[name] for name in sorted(os.environ) if _passes(name)}
+    return {
+        name: os.environ[name]
+        for name in sorted(os.environ)
+        if _matches(name, settings.INHERITED_VARIABLES) and not _matches(name, _NEVER)
+    }
 
 
 def secrets_of(variables: dict[str, str]) -> tuple[Secret, ...]:
@@ -39,8 +44,5 @@ def secrets_of(variables: dict[str, str]) -> tuple[Secret, ...]:
     return tuple(map(Secret, dict.fromkeys(found)))
 
 
-def _passes(name: str) -> bool:
-    def named(patterns: tuple[str, ...] | list[str]) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-    return named(settings.INHERITED_VARIABLES) and not named(_NEVER)
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -31,7 +31,10 @@ def reached(
     """`granted`: the references that may be used; `own`: the variables that the server is started with. Raises
     ReferenceMissing, which says where the reference is."""
     if source.transport != TransportKind.STDIO:
-        found = _url(source.url, granted)
+        # Each value is fully percent-encoded (RFC 3986 section 2.1), so it cannot break out of its part of the URL.
+        found = _named("URL", source.url, granted, encoded=True)
+        if has_reference(source.url) and origin(found.text) != origin(source.url):
+            raise ReferenceMissing("URL: references are allowed only in the path and query.")
         return ResolvedAddress(url=found.text, secrets=tuple(found.secrets), files=tuple(found.files))
     arguments = [_named(f"Argument {number}", text, granted, own) for number, text in enumerate(source.arguments, 1)]
     directory = _named("Working directory", source.working_directory, granted, own)
@@ -39,14 +42,6 @@ def reached(
         raise ReferenceMissing("Working directory: the reference does not resolve to an absolute path.")
     secrets = [secret for part in (*arguments, directory) for secret in part.secrets]
     return ResolvedAddress(tuple(part.text for part in arguments), directory.text, "", tuple(secrets))
-
-
-def _url(url: str, granted: Collection[str]) -> Resolved:
-    """Each value is fully percent-encoded (RFC 3986 section 2.1), so it cannot break out of its part of the URL."""
-    found = _named("URL", url, granted, encoded=True)
-    if has_reference(url) and origin(found.text) != origin(url):
-        raise ReferenceMissing("URL: references are allowed only in the path and query.")
-    return found
 
 
 def _named(

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from servers import access
 from servers.audit import payloads, query
 from servers.audit.record import Actor, ServerRef
-from servers.audit.verify import ChainVerdict, verify
+from servers.audit.verify import verify
 from servers.crypto import SealError
 from servers.enums import AuditAction, AuditOutcome, JobKind, PayloadKind, StatementKind
 from servers.models import AuditEvent, Checkpoint, Payload
@@ -157,12 +157,8 @@ def shown_event(request: HttpRequest, event: AuditEvent) -> dict[str, Any]:
         "details": details,
         "exchange": [query.event_row(other) | {"details": query.readable_body(other)["details"]} for other in exchange],
         "payloads": _payloads(request, exchange),
-        "link": _link(event),
+        "link": verify(event.seq, event.seq),
     }
-
-
-def _link(event: AuditEvent) -> ChainVerdict:
-    return verify(event.seq, event.seq)
 
 
 def _changes(details: dict[str, Any]) -> list[dict[str, Any]]:

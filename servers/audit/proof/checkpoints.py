@@ -183,33 +183,25 @@ def misfits(known: list[Statement] | None = None) -> list[Misfit]:
     taken_back = restorations()
     known = [one for one in known if not void(one, taken_back)]
     cut = newest_cut()
-    last, hashes = head()[0], _hashes({one.seq for one in known})
+    last = head()[0]
+    events = AuditEvent.objects.filter(seq__in={one.seq for one in known})
+    hashes = dict(events.values_list("seq", "hash"))
     found, good = [], 0
     if cut is not None:
         hashes[cut.seq], good = cut.hash, cut.seq
     for one in sorted(known, key=lambda one: one.seq):
         if one.seq == 0 or (cut is not None and one.seq < cut.seq):
             continue
+        signed = f"The checkpoint signed at {spoken(one.at)} says that it had {one.seq:,} events."
         if hashes.get(one.seq) == one.hash:
             good = one.seq
+        elif one.seq > last:
+            found.append(Misfit(one, last + 1, f"The log ends at event {last}. {signed}", behind=True))
         else:
-            found.append(_misfit(one, good, last))
+            words = f"Event {one.seq} is not the one that was signed. {signed}"
+            found.append(Misfit(one, good + 1, words, behind=False))
     return found
-
-
-def _misfit(one: Statement, good: int, last: int) -> Misfit:
-    if one.seq > last:
-        return Misfit(one, last + 1, f"The log ends at event {last}. {_said(one)}", behind=True)
-    return Misfit(one, good + 1, f"Event {one.seq} is not the one that was signed. {_said(one)}", behind=False)
-
-
-def _said(one: Statement) -> str:
-    return f"The checkpoint signed at {spoken(one.at)} says that it had {one.seq:,} events."
 
 
 def spoken(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _hashes(seqs: set[int]) -> dict[int, str]:
-    return dict(AuditEvent.objects.filter(seq__in=seqs).values_list("seq", "hash"))

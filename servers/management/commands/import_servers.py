@@ -10,7 +10,7 @@ from servers import limits
 from servers.audit.record import Actor
 from servers.enums import ActionSource
 from servers.kit.visible import visible_text
-from servers.registration.importing.applying import Choice, Decision, ImportOutcome, apply, choices
+from servers.registration.importing.applying import Choice, Decision, apply, choices
 from servers.registration.importing.document import ImportedDocument, read
 from servers.registration.importing.planning import Plan, Proposal, plan
 from servers.variables import variable
@@ -53,15 +53,20 @@ class Command(BaseCommand):
         decisions = {one.index: _decision(one, Choice(options["on_conflict"]), typed) for one in proposals}
         outcomes = apply(Actor.of_user(user, way=ActionSource.COMMAND), user, document, proposals, decisions)
         for outcome in outcomes:
-            self.stdout.write(_became(outcome))
+            needed = [f"Missing values: {', '.join(outcome.needed)}."] if outcome.needed else []
+            self.stdout.write(_line(outcome.result, outcome.name, [outcome.words, *needed]))
         if any(outcome.result == "refused" for outcome in outcomes):
             raise CommandError("Some servers were not imported. The others were.")
 
 
 def _document(path: str) -> ImportedDocument:
     try:
-        # Opened as a file, whose length is bounded before it is read.
-        source = sys.stdin.buffer.read(limits.number("import_bytes") + 1) if path == "-" else _file(Path(path))
+        most = limits.number("import_bytes") + 1  # bounded before it is read
+        if path == "-":
+            source = sys.stdin.buffer.read(most)
+        else:
+            with Path(path).open("rb") as file:
+                source = file.read(most)
         return read(source.decode("utf-8"))
     except OSError as exc:
         raise CommandError(f"{path} cannot be read: {exc.strerror}.") from exc
@@ -69,11 +74,6 @@ def _document(path: str) -> ImportedDocument:
         raise CommandError(f"{path} is not UTF-8 text.") from None
     except ValidationError as problem:
         raise CommandError(_on_one_line(" ".join(problem.messages))) from problem
-
-
-def _file(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(limits.number("import_bytes") + 1)
 
 
 def _decision(proposal: Proposal, on_conflict: Choice, typed: dict[str, str]) -> Decision:
@@ -93,11 +93,6 @@ def _planned(proposal: Proposal) -> str:
         said.append("Another way to run a server of this file. To import it, choose it on the page.")
         return _line(Choice.SKIP, proposal.entry.name, said)
     return _line(proposal.verdict, proposal.entry.name, said)
-
-
-def _became(outcome: ImportOutcome) -> str:
-    needed = [f"Missing values: {', '.join(outcome.needed)}."] if outcome.needed else []
-    return _line(outcome.result, outcome.name, [outcome.words, *needed])
 
 
 def _line(result: str, name: str, said: list[str]) -> str:

@@ -118,15 +118,23 @@ def _registration(options: dict[str, Any]) -> Registration:
         raise CommandError("Pass either --url, or a command line after --.")
     if command and options["transport"]:
         raise CommandError("--transport is only for --url; a command line uses stdio.")
+    roots = []
+    for text in options["root"]:
+        uri, _, name = text.partition("=")
+        roots.append({"uri": root_uri(uri), "name": name})
+    if options["transport"]:
+        transport = TransportKind(options["transport"])
+    else:
+        transport = transport_of(url) if url else TransportKind.STDIO
     return Registration(
         name=options["name"],
         slug=options["slug"],
         description=options["description"],
         environment=Environment(options["environment"]),
         tags=options["tag"],
-        transport=_transport(options["transport"], url),
+        transport=transport,
         era=EraChoice(options["era"]),
-        roots=[_root(text) for text in options["root"]],
+        roots=roots,
         command=command[0] if command else "",
         arguments=command[1:],
         working_directory=options["working_directory"],
@@ -157,17 +165,6 @@ def _chosen(user: Any, names: list[str]) -> list[Credential]:
         if name not in found:
             raise CommandError(f"There is no credential {name!r} that this user can attach to a server.")
     return list(found.values())
-
-
-def _transport(chosen: str | None, url: str) -> TransportKind:
-    if chosen:
-        return TransportKind(chosen)
-    return transport_of(url) if url else TransportKind.STDIO
-
-
-def _root(text: str) -> dict[str, str]:
-    uri, _, name = text.partition("=")
-    return {"uri": root_uri(uri), "name": name}
 
 
 def _plain(kind: ValueKind, given: list[str], better: str) -> list[ValueInput]:

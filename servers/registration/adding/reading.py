@@ -102,7 +102,7 @@ def read_source(text: str, index: int = 0, typed: Mapping[int, str] | None = Non
     index = index if 0 <= index < len(names) else 0
     name, raw = document.servers[index]
     entry = parse(document, name, raw)
-    given = {need.key: _given(need, number, typed) for number, need in enumerate(entry.needs)}
+    given = {need.key: (typed or {}).get(number, need.default) for number, need in enumerate(entry.needs)}
     if given := {key: value for key, value in given.items() if value}:
         entry = parse(document, name, raw, given)
     rest = bool(document.remarks) or any(map(_may_hold_secret, (raw for _, raw in document.servers)))
@@ -136,10 +136,6 @@ def _is_meant(text: str, *, secret: bool = True) -> bool:
     """Whether the text is more than a reference or a placeholder from instructions."""
     plain = _SCHEME.sub("", replaced(in_one_spelling(text), lambda _: "")).strip()
     return bool(plain) and not example_values(plain, secret=secret)
-
-
-def _given(need: Need, number: int, typed: Mapping[int, str] | None) -> str:
-    return need.default if typed is None or number not in typed else typed[number]
 
 
 def _document(text: str) -> tuple[str, ImportedDocument]:

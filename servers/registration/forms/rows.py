@@ -34,14 +34,12 @@ class RowFormSet(BaseFormSet):
 
     def rows(self) -> list[Any]:
         """The rows that were filled in and not removed. Call it after is_valid()."""
-        return [form for form in self.forms if hasattr(form, "cleaned_data") and not self._gone(form)]
+        cleaned = (form for form in self.forms if hasattr(form, "cleaned_data"))
+        return [form for form in cleaned if not (form.blank or form.cleaned_data.get("DELETE"))]
 
     def judged(self) -> list[tuple[int, Any]]:
         """The rows whose errors count, with their position on the page: those that are not about to be removed."""
         return [(at, form) for at, form in enumerate(self.forms, 1) if not form.cleaned_data.get("DELETE")]
-
-    def _gone(self, form: Any) -> bool:
-        return form.blank or bool(form.cleaned_data.get("DELETE"))
 
     def clear_errors(self) -> None:
         """Rows that are still being edited show no errors."""

@@ -209,7 +209,8 @@ class ServerForm(forms.Form):
         self.roots = roots.root_rows(data, server or read)
         self.limits = LimitsForm(data, server.limits if server else read.limits if read else {})
         if self.adding_row:
-            self._clear_errors()
+            for part in (self.limits, self.values, self.roots):
+                part.clear_errors()
         if self.adding_row or self.proposing:
             self.note_secrets()
         if allowing is not None and data is None:
@@ -275,11 +276,6 @@ class ServerForm(forms.Form):
     def recorded_mebibytes(self) -> str:
         return f"{settings.WIRE_MIB:g}"
 
-    def _clear_errors(self) -> None:
-        self.limits.clear_errors()
-        self.values.clear_errors()
-        self.roots.clear_errors()
-
     def _blank_kind(self) -> ValueKind:
         stdio = self["transport"].value() == TransportKind.STDIO or (
             not self["url"].value() and self["command"].value()
@@ -296,7 +292,12 @@ class ServerForm(forms.Form):
         if self.adding_row or self.proposing or not self.is_bound:
             return False
         if super().is_valid() and self.values.is_valid():
-            self._check_together()
+            transport = self.cleaned_data["transport"]
+            self.values.check_transport(transport)
+            if self.server is not None and transport != TransportKind.STDIO:
+                before = self.server.url
+                if not before or validators.origin(before) != validators.origin(self.cleaned_data["url"]):
+                    self.values.refuse_kept()
         if self.refused:
             self.note_secrets()
         return not self.refused
@@ -429,17 +430,6 @@ class ServerForm(forms.Form):
         except ValidationError as problem:
             self.add_error(field, problem)
             return None
-
-    def _check_together(self) -> None:
-        self.values.check_transport(self.cleaned_data["transport"])
-        if self._points_elsewhere():
-            self.values.refuse_kept()
-
-    def _points_elsewhere(self) -> bool:
-        if self.server is None or self.cleaned_data["transport"] == TransportKind.STDIO:
-            return False
-        before = self.server.url
-        return not before or validators.origin(before) != validators.origin(self.cleaned_data["url"])
 
     # --- to and from the domain ----------------------------------------------------------------------------------
     def registration_data(self) -> dict[str, Any]:

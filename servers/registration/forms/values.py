@@ -79,7 +79,7 @@ class ValueForm(RowForm):
         if self.is_read:
             self.fields["value"].widget.attrs["placeholder"] = "From your input"
         lines = len(lines_as_posted(self._now("value")))
-        if self._shows_secret():
+        if self.stored_row is not None or self.is_read or (self.is_bound and bool(self["secret"].value())):
             # A secret that was typed and came back with an error elsewhere must be typed again.
             self.fields["value"].widget = forms.PasswordInput(
                 attrs=self.fields["value"].widget.attrs, render_value=False
@@ -107,9 +107,6 @@ class ValueForm(RowForm):
     def _now(self, field: str) -> str:
         return str(self[field].value() or "")
 
-    def _shows_secret(self) -> bool:
-        return self.stored_row is not None or self.is_read or (self.is_bound and bool(self["secret"].value()))
-
     def clean(self) -> dict[str, Any]:
         data = super().clean() or self.cleaned_data
         if data.get("DELETE") or self.blank:
@@ -119,18 +116,14 @@ class ValueForm(RowForm):
                 self.add_error(field, words)
                 return data
         if "value" in data:
-            data["value"] = self._as_shown(data["value"])
+            shown, lines = str(self.initial.get("value") or ""), lines_as_posted(data["value"])
+            data["value"] = shown if lines == lines_as_posted(shown) else "\n".join(lines)
         check_name, check_value = VALUE_RULES[ValueKind(data["kind"])]
         self._try("name", check_name, data["name"])
         self._try("value", check_value, data.get("value", ""))
         if not data.get("value"):
             self._clean_empty(data)
         return data
-
-    def _as_shown(self, value: str) -> str:
-        shown = str(self.initial.get("value") or "")
-        lines = lines_as_posted(value)
-        return shown if lines == lines_as_posted(shown) else "\n".join(lines)
 
     def _clean_empty(self, data: dict[str, Any]) -> None:
         if data.get("secret") and self.stored_row is None and data["kind"] != ValueKind.ENVIRONMENT:
