@@ -88,3 +88,15 @@ def test_every_make_target_that_a_document_names_exists() -> None:
     text = "".join((ROOT / name).read_text() for name in DOCUMENTS)
     named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
     assert {"run", "test", "check"} <= named <= targets
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    """A name that ends with … is the beginning of one."""
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    names = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
+    known = names | {file.name for file in files}
+    text = "".join((ROOT / name).read_text() for name in DOCUMENTS)
+    named = set(re.findall(r"`(?:[\w/]+/)?(test_\w+(?:…|\.py)?)`", text))
+    begun = {one for one in named if one.endswith("…") and any(name.startswith(one[:-1]) for name in names)}
+    assert len(named) > 20
+    assert named - known - begun == set()

@@ -1,7 +1,7 @@
 """The endpoint for agents: a raw ASGI application next to Django, at /mcp/<short name of a server or bundle>.
 
-It uses no thread and no database connection while an agent waits. Order of the checks: Host and Origin (before this,
-by the web server), size, token, rate, JSON, session or metadata, version, method, permissions.
+It uses no thread and no database connection while an agent waits. Order of the checks: Host, Origin and size (before this,
+by the web server), token, media types, rate, JSON, session or metadata, version, method, permissions.
 """
 
 import asyncio

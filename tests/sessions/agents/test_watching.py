@@ -16,7 +16,9 @@ from servers.bundles import changing
 from servers.enums import AuditAction, AuditOutcome
 from servers.models import AgentToken, AuditEvent
 from sessions.agents import answer as answer_module
+from sessions.agents import changes
 from sessions.agents.answer import Answer, TooSlow
+from sessions.agents.calls import viewer
 from sessions.calls import placing
 from sessions.enums import CallState
 from sessions.models import AgentCall, AgentFollow, AgentSession, Call
@@ -345,3 +347,40 @@ async def test_an_agent_without_the_scope_is_not_told_which_tools_a_bundle_has(
     found = await asked.response()
     assert (asked.status, found["error"]["data"]) == (403, {"requiredScope": "mcp:call"})
     assert "/mcp/team" in asked.headers["www-authenticate"]
+
+
+async def contains(asked: Asked, comments: int) -> None:
+    async with asyncio.timeout(30):
+        while asked.sent.count(b":\n\n") < comments:
+            assert asked.open, asked.sent
+            await asyncio.sleep(0.01)
+
+
+async def test_a_stream_on_which_nothing_happens_is_opened_and_kept_alive(
+    door: Door, token: str, session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (viewer, changes):
+        monkeypatch.setattr(module, "KEEP_ALIVE_SECONDS", 0.02)
+    monkeypatch.setattr(viewer, "OPEN_SECONDS", 0.02)
+    key = await door.session(token, "files")
+    silent = [
+        door.modern(token, "files", "tools/call", ECHO),
+        door.modern(token, "files", "subscriptions/listen", {"notifications": {"toolsListChanged": True}}),
+        door.get(token, "files", key),
+    ]
+    for asked in silent:
+        await contains(asked, 3)
+        assert asked.headers["content-type"].startswith("text/event-stream")
+    json_only = door.post(
+        token,
+        "files",
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"a": 1}}},
+        mcp_session_id=key,
+        mcp_protocol_version=LEGACY,
+        accept="application/json",
+    )
+    await contains(silent[0], 20)
+    assert (json_only.open, json_only.sent) == (True, b"")
+    for asked in (*silent, json_only):
+        asked.leaves()
+        await asked.ends()
