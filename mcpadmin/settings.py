@@ -85,7 +85,7 @@ FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler
 REQUEST_SECONDS = env.float("MCPADMIN_REQUEST_SECONDS", default=30.0)
 CONNECTIONS = env.int("MCPADMIN_CONNECTIONS", default=4_096)
 CONNECTIONS_PER_ADDRESS = env.int("MCPADMIN_CONNECTIONS_PER_ADDRESS", default=1_024)
-# Reading one configuration in an import, in a process of its own.
+# Reading one configuration in an import, in a separate process.
 IMPORT_SECONDS = env.float("MCPADMIN_IMPORT_SECONDS", default=3.0)
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 5_000  # a generated tool form of 2,000 nodes with its "send" boxes
 

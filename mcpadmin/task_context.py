@@ -15,7 +15,7 @@ def connect() -> None:
 
 
 def _configure_logging(**_signal: object) -> None:
-    """A receiver of this signal keeps Celery from installing handlers of its own."""
+    """A receiver of this signal keeps Celery from installing its own handlers."""
     logging.configure()
 
 

@@ -39,7 +39,7 @@ class LoopQueue:
             deliver = self._due.popleft()
             try:
                 deliver()
-            except Exception as problem:  # one that raises does not hold up the others
+            except Exception as problem:  # an exception in one does not block the others
                 self._loop.call_exception_handler({"message": "A result was not delivered.", "exception": problem})
 
 

@@ -13,7 +13,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
-#: what stands in place of a masked value
+#: replaces a masked value
 MASK = "[redacted]"
 #: shorter values occur by chance in any text; masking them would reveal what they are
 MIN_LENGTH = 4

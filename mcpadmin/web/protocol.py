@@ -252,7 +252,7 @@ class Channel(HTTPChannel):
         return self.untaken > 0 and self._taken > before and enough
 
     async def taken(self) -> None:
-        """Wait until the client has read the excess. One that does not is cut off."""
+        """Wait until the client has read the excess. A client that does not is disconnected."""
         asked = time.monotonic()
         while self.untaken > AHEAD_BYTES and self._wire.connected:
             await asyncio.sleep(AHEAD_SECONDS)

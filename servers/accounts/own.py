@@ -32,7 +32,7 @@ def preferences(user: Any) -> Preferences:
 
 
 def change_preferences(user: Any, given: Mapping[str, Any]) -> Preferences:
-    """Change only the given fields. Not in the audit log, because it concerns nobody else."""
+    """Change only the given fields. Not in the audit log, because it concerns no one else."""
     known = {name: given[name] for name in ("time_zone", "utc", "theme") if name in given}
     row, _ = Preferences.objects.update_or_create(user_id=user.pk, defaults=known)
     return row

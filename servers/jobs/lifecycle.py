@@ -59,7 +59,7 @@ def open_job(kind: JobKind) -> BackgroundJob | None:
     return BackgroundJob.objects.filter(kind=kind, finished_at=None).first()
 
 
-# --- by the one that runs it -----------------------------------------------------------------------------------------
+# --- by the worker that runs it --------------------------------------------------------------------------------------
 def claim(uid: str) -> BackgroundJob | None:
     """The job, now running in a new attempt; None if another worker was first, or it has ended."""
     queued = BackgroundJob.objects.filter(uid=uid, state=JobState.QUEUED)

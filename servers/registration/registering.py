@@ -254,7 +254,7 @@ def _apply(trail: Trail, current: Server, data: Registration, *, answered: bool)
 
 
 def _note_credentials(trail: Trail, server: Server, values: dict[str, dict[str, str]]) -> None:
-    """A secret that was set, changed or removed is an event of its own, so that a filter finds it."""
+    """A secret that was set, changed or removed is a separate event, so that a filter finds it."""
     for name, change_ in values.items():
         if change_["after"] in ("set", "changed"):
             trail.note(AuditAction.CREDENTIAL_SET, ServerRef.of(server), name, change_)

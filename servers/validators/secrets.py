@@ -31,7 +31,7 @@ def _opaque(text: str) -> bool:
 
 
 def holds_secret(name: str, text: str) -> bool:
-    """Whether a header or variable is sealed even if nobody marked it secret."""
+    """Whether a header or variable is sealed even if it was not marked secret."""
     return looks_secret(name) or looks_like_token(text)
 
 

@@ -169,7 +169,7 @@ async def set_up(size: Size, agents: int, servers: int, notes: Notes) -> AsyncIt
 
 # --- the end -------------------------------------------------------------------------------------------------------------
 def contradictions(notes: Notes, told: Histories) -> list[str]:
-    """What the agents were told, against what happened."""
+    """Compares what the agents were told with what happened."""
     happened = {one.id for one in told.effects}
     states = {call.id: call.state for call in told.calls}
     wrong = [

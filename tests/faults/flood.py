@@ -128,7 +128,7 @@ class Log:
         return self.newest - self.first - len(self.said)
 
     async def uncounted(self, sent: int) -> int:
-        """How many of `sent` lines are neither stored nor reported as dropped, once the last one had time to arrive."""
+        """How many of `sent` lines are neither stored nor reported as dropped, once the last one could have arrived."""
         until = time.monotonic() + WRITTEN_SECONDS
         while time.monotonic() < until:
             await self._look()

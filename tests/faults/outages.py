@@ -25,7 +25,7 @@ async def redis_outages(size: Size, rounds: int = 10) -> tuple[list[str], Report
 
 
 async def redis_outages_of(field: Field, size: Size, rounds: int = 10) -> tuple[list[str], Report]:
-    """The scene on a field that nobody used yet."""
+    """The scene with an unused field."""
     before = await field.off_loop(owners, field)
     away = size.seconds(20, 3)
     done = size.count(rounds)

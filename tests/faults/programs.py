@@ -191,7 +191,7 @@ class Program(ABC):
 
 
 class Legacy(Program):
-    """One session for the whole run. Half of its calls want progress, so their answers are streams."""
+    """One session for the whole run. Half of its calls request progress, so their responses are streams."""
 
     era = "legacy"
 
@@ -210,7 +210,7 @@ class Legacy(Program):
         await super().open()
 
     async def _ask(self, method: str, params: dict[str, Any], note: Note | None = None) -> Message:
-        """The same request again leads to the same call, and a stream goes on after its last event."""
+        """Repeating a request attaches to the same call, and a stream resumes after its last event."""
         number = self._next()
         if note is not None and self._dice.random() < 0.5:
             params = params | {"_meta": {"progressToken": number}}
@@ -237,7 +237,7 @@ class Legacy(Program):
 
 
 class Modern(Program):
-    """Each request stands alone. A key of its own leads a repeated call to the one of before."""
+    """Requests are independent. An idempotency key attaches a repeated call to the earlier one."""
 
     era = "modern"
 

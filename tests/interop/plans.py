@@ -41,7 +41,7 @@ class Plan:
     logged: str = ""
 
 
-#: the matrix's answers to server requests: recognisable in the server's result
+#: the matrix's answers to server requests, recognizable in the server's result
 SAMPLED = "forty-two"
 ELICITED = "Ulm"
 

@@ -1,4 +1,4 @@
-"""A part that asks for itself every second leaves the reader where they are, and goes on after an error."""
+"""A part that reloads every second keeps the scroll position, and continues after an error."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Markdown from servers: which texts are rendered, what becomes of them, and where rendering ends."""
+"""Markdown from servers: which texts are rendered, the output, and the limits."""
 
 import pytest
 

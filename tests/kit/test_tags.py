@@ -59,7 +59,7 @@ def test_a_line_end_of_windows_hides_nothing_and_another_carriage_return_is_mark
     assert visible_html("a\r\nb\r\n") == "a\nb\n"
     assert "U+000D" in visible_html("a\rb")
     assert "U+000D" in visible_html("a\r\r\nb")
-    assert _json_tree.Tree().render({"text": "a\r\nb"}).count("a\\r\\nb") == 2  # the tree and the preview of it
+    assert _json_tree.Tree().render({"text": "a\r\nb"}).count("a\\r\\nb") == 2  # the tree and its preview
 
 
 def test_letters_of_a_right_to_left_script_do_not_reorder_what_is_beside_them() -> None:

@@ -181,5 +181,5 @@ def test_no_module_of_ours_names_a_format_that_runs_code() -> None:
                     names.append(node.value)
                 found += [f"{path.name}: {name}" for name in names if set(name.replace(".", " ").split()) & set(UNSAFE)]
     # What the worker writes into a socket pair for the process that becomes a server, or into the input of the one that
-    # makes a container's mounts: nobody else can write there, and loading it runs no code.
+    # makes a container's mounts: no other process can write there, and loading it runs no code.
     assert set(found) == {"runner.py: marshal", "confined_start.py: marshal", "container.py: marshal"}

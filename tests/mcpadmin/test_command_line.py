@@ -203,7 +203,7 @@ def test_files_are_utf_8_whatever_the_locale_says(peer: Peer, tmp_path: Path) ->
     ],
 )
 def test_arguments_that_are_no_json_are_a_mistake_of_the_command_line(text: str, words: str) -> None:
-    """As mcpadmin would refuse them: a key that stands twice would be sent with its last value."""
+    """Refused as mcpadmin would refuse them: a duplicate key would be sent with its last value."""
     with pytest.raises(Ending, match=words) as ended_so:
         verbs._object(text)
     assert ended_so.value.status is ExitStatus.USAGE
@@ -259,7 +259,7 @@ def test_a_call_that_may_have_been_placed_although_mcpadmin_refused_it_is_none_t
 
 
 def test_a_call_that_waits_for_approval_may_be_made_again_and_names_itself() -> None:
-    """The result of mcpadmin, which is none of the tool."""
+    """An error result from mcpadmin, not from the tool."""
     meta = {"mcpadmin/call": "c1", "mcpadmin/outcome": "held", "mcpadmin/mayHaveRun": False}
     result = {"content": [], "isError": True, "_meta": meta}
     assert status_of(result, call="c1") == (ExitStatus.UNAVAILABLE, "c1")

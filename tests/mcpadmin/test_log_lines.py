@@ -67,9 +67,7 @@ def test_a_connection_that_is_found_lost_after_an_outage_is_no_outage_of_its_own
 ) -> None:
     module = import_module("sessions.hints.outage")  # the package has an object of that name
     monkeypatch.setattr(module, "ATTEMPT_SECONDS", 20)  # a busy machine is no outage
-    monkeypatch.setattr(
-        module, "log", structlog.get_logger()
-    )  # one that was used before writes as it was configured then
+    monkeypatch.setattr(module, "log", structlog.get_logger())  # a logger used earlier keeps its old configuration
     found, over = module.Outage(), threading.Semaphore(0)
     found.watch(over.release)
     with capture_logs() as lines:

@@ -77,7 +77,7 @@ def test_restored_folders_of_servers_make_a_folder_a_data_directory(tmp_path: Pa
     servers = tmp_path / "servers"
     servers.mkdir()
     (servers / "lost+found").mkdir()
-    preflight.refuse_foreign(tmp_path)  # a volume of its own
+    preflight.refuse_foreign(tmp_path)  # a separate volume
     (tmp_path / "notes.txt").touch()
     with pytest.raises(StartProblem, match="nothing in it belongs to mcpadmin"):
         preflight.refuse_foreign(tmp_path)

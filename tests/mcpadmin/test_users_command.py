@@ -1,4 +1,4 @@
-"""`manage.py users`: the way in when nobody can sign in."""
+"""`manage.py users`: the way back in when no one can sign in."""
 
 from io import StringIO
 from typing import Any

@@ -1,4 +1,4 @@
-"""How the value of an environment variable is read, and what is said of one that cannot be."""
+"""How environment variables are parsed, and the errors for invalid values."""
 
 import json
 import subprocess

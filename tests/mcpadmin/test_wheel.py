@@ -1,4 +1,4 @@
-"""The wheel starts the whole product: built, installed beside nothing of this checkout, and used by its own command."""
+"""The built wheel starts the whole product through its command, installed without this checkout."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class Installed(Stack):
         self.program = (str(command),)
 
     def do(self, *words: str, **environment: str) -> str:
-        """What the command printed. It runs in a folder from which nothing of the checkout can be imported."""
+        """The command's output. It runs in a folder from which the checkout cannot be imported."""
         done = subprocess.run(
             [self.command, *words], cwd=self.data_dir, env=self.environment | environment,
             capture_output=True, text=True, timeout=60, check=False,

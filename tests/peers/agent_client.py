@@ -106,7 +106,7 @@ async def do(client: Any) -> dict[str, Any]:
     found["failed"] = [is_error(failed), "as asked" in text_of(failed)]
     try:
         found["unknown"] = is_error(await call("nope", {}))
-    except Exception as error:  # each client has errors of its own
+    except Exception as error:  # each client has its own error classes
         found["unknown"] = f"{type(error).__name__}: {error}"
     resources = listed(await client.list_resources(), "resources")
     uri = resources[0].uri

@@ -37,7 +37,7 @@ def text_of(client: Client) -> str:
 
 
 def board() -> worker_board.Board:
-    """As a person sees it who may view servers and no results of others."""
+    """Seen by a user who may view servers but not the results of others."""
     known = get_user_model().objects.filter(username="watcher").first()
     return worker_board.board(known or person("watcher", "view_server"))
 

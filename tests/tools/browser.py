@@ -137,7 +137,7 @@ def _emptied(context: BrowserContext, base_url: str, complaints: Complaints) -> 
             for other in context.pages[1:]:
                 other.close()
             context.clear_permissions()  # by its answer, all earlier complaints have come too
-            complaints.ended = True  # requests that end with their page are no fault of it
+            complaints.ended = True  # requests aborted because their page closed are not errors
             page = _blank_page(context)
             context.unroute_all()
             context.set_offline(False)
@@ -146,7 +146,7 @@ def _emptied(context: BrowserContext, base_url: str, complaints: Complaints) -> 
             context.new_cdp_session(page).send("Storage.clearDataForOrigin", everything)
             own_clock = page.evaluate("!Date.now.toString().includes('[native code]')")
             page.close()
-            if own_clock:  # one that a test has moved stays moved in every later page of the context
+            if own_clock:  # a clock that a test has moved stays moved in every later page of the context
                 context.close()
             return not own_clock
     except (TimeoutError, Error) as exc:

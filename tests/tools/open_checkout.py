@@ -1,4 +1,4 @@
-"""Tests in which other users run what stands in the checkout."""
+"""Tests in which other users run files of the checkout."""
 
 import pytest
 

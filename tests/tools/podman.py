@@ -17,7 +17,7 @@ _TRIAL = "run --rm --network none --read-only --ulimit nofile=1024:1024 --ulimit
 
 @cache
 def command_line() -> str:
-    """With storage of its own that no folder of images slows down. Skips where podman cannot run."""
+    """With separate storage, so that existing images do not slow it down. Skips where podman cannot run."""
     if not shutil.which("podman"):
         pytest.skip("podman is not installed")
     if os.geteuid() != 0:

@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from tests.tools.prepared import prepared, run_in_shell, sources_of_database
 
 SECONDS = 60
-#: migrated like `postgres`, but nobody is connected to it, so that it can be copied
+#: migrated like `postgres`, but without connections, so that it can be copied
 TEMPLATE = "migrated"
 MIGRATE = "from django.core.management import call_command; call_command('migrate', interactive=False, verbosity=0)"
 
@@ -59,7 +59,7 @@ def cluster(keep: Path | None = None) -> Iterator[str]:
 
 
 def _directory(keep: Path | None = None) -> Path:
-    """One that the user postgres can reach and write to."""
+    """A directory that the user postgres can reach and write to."""
     directory = keep or Path(tempfile.mkdtemp(prefix="mcpadmin-pg-"))
     directory.mkdir(exist_ok=True)
     if os.geteuid() == 0:

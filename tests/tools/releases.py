@@ -10,7 +10,7 @@ Targets = list[tuple[str, str]]
 
 
 class OneByOne(MigrationLoader):
-    """Without the migrations that stand for several."""
+    """Without squashed migrations."""
 
     def load_disk(self) -> None:
         super().load_disk()

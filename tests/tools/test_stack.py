@@ -81,7 +81,7 @@ def test_a_window_that_asks_before_it_is_left_is_used_again(stack: Stack, browse
     with watched_context(browser, stack.base_url) as (context, _):
         page = context.new_page()
         page.goto("/accounts/login/")
-        page.locator("h1").first.click()  # nothing is asked on a page that nobody has used
+        page.locator("h1").first.click()  # without a gesture, browsers skip the prompt
         page.evaluate("addEventListener('beforeunload', (event) => event.preventDefault())")
     with watched_context(browser, stack.base_url) as (again, _):
         assert (again is context, again.pages) == (True, [])

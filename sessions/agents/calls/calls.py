@@ -454,7 +454,7 @@ def _too_many_held(status: int) -> Refusal:
 
 
 def _rejected(exchange: Exchange, asked: CallRequest, problem: Rejected) -> bytes:
-    """Nothing was sent. A model can correct its arguments, so it is told which of them are wrong."""
+    """Nothing was sent. A model can correct its arguments, so the error lists the wrong ones."""
     if isinstance(problem, Forbidden) and asked.method != methods.TOOLS_CALL:
         raise Refusal(200, FORBIDDEN, problem.message, {"reason": "policy"})
     errors = [f"{where or '/'}: {' '.join(words)}" for where, words in problem.errors.items()]

@@ -202,5 +202,5 @@ class CallViewer:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    """One that JSON has."""
+    """A number that JSON can represent."""
     return type(value) is int or (type(value) is float and math.isfinite(value))

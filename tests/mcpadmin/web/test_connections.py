@@ -152,7 +152,7 @@ async def test_a_connection_beyond_the_limit_of_its_address_is_told_which_limit_
     browser = cramped.browser("ada")
     tickets = [await browser.ticket() for _ in range(3)]
     async with contextlib.AsyncExitStack() as open_sockets:
-        for ticket in tickets:  # a live connection is busy, so that none gives way
+        for ticket in tickets:  # a live connection is busy, so none is closed to make room
             tab = Tab(await open_sockets.enter_async_context(browser.dial()))
             await tab.say(op="hello", ticket=ticket, v=1)
             await tab.hear(lambda message: message.get("op") == "welcome")

@@ -1,4 +1,4 @@
-"""A page that sends faster than its messages are handled is closed, and nobody else waits for it."""
+"""A page that sends faster than its messages are handled is closed, and does not delay other pages."""
 
 import asyncio
 import time

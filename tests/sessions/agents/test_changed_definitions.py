@@ -1,4 +1,4 @@
-"""A tool that changed between list and call is not called. What ran stands in the server's log of effects. 500 tries without
+"""A tool that changed between list and call is not called. The log of effects shows what ran. 500 tries without
 a server: test_consent_reuse.py."""
 
 import sys

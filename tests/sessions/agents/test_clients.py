@@ -14,7 +14,7 @@ FACES = (
     *("sdk1", "sdk2-legacy", "sdk2-auto", "sdk2-2026-07-28", "fastmcp"),
     *("ts1", "ts2-legacy", "ts2-auto", "ts2-2026-07-28", "mcp-remote"),
 )
-#: those that speak to a modern server as modern agents
+#: clients that use the modern era with a modern server
 MODERN = ("sdk2-auto", "sdk2-2026-07-28", "fastmcp", "ts2-auto", "ts2-2026-07-28")
 #: each official SDK and each pair of eras; FastMCP, which takes long to start, is long
 SHORT = {

@@ -119,7 +119,7 @@ def test_no_process_listing_shows_the_token(product: Product, command: Command) 
     eventually(lambda: len(product.calls(target="slow")) > known)
     proc = Path(f"/proc/{process.pid}")
     shown = (proc / "cmdline").read_bytes()
-    if os.geteuid() == 0:  # nobody else may read it
+    if os.geteuid() == 0:  # no other user may read it
         shown += (proc / "environ").read_bytes()
     assert b"--token" in shown
     assert command.token.encode() not in shown

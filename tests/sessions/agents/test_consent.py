@@ -1,4 +1,4 @@
-"""Calls of agents that need a person, through the whole product. What ran stands in the peer's log of effects. How often
+"""Calls of agents that need a person, through the whole product. The peer's log of effects shows what ran. How often
 a consent counts: test_consent_reuse.py."""
 
 import asyncio

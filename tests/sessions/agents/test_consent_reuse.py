@@ -177,7 +177,7 @@ def test_3_a_consent_is_used_up_by_its_call(world: World) -> None:
     principal = world.principal()
     call = world.place(principal, "files", id="a")
     assert world.decide(call) is Decision.DONE
-    with pytest.raises(idempotency.SameRequest):  # its outcome was not told yet
+    with pytest.raises(idempotency.SameRequest):  # its outcome has not been delivered yet
         world.place(principal, "files", id="a")
     assert world.send(call)
     assert not world.send(call)
@@ -277,7 +277,7 @@ def test_7_the_tool_of_that_name_of_another_member_needs_a_consent_of_its_own(wo
 
 
 def test_8_of_two_uses_at_once_one_is_sent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each thread with a transaction of its own, as several web processes and workers have."""
+    """Each thread has its own transaction, like separate web processes and workers."""
     principal = world.principal()
     for module in (deciding, placed_calls, sys.modules[__name__]):
         monkeypatch.setattr(module, "writer", OwnTransactions)

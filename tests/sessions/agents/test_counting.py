@@ -167,7 +167,7 @@ async def test_a_request_that_is_given_up_leaves_those_beside_it_counted(valkey:
     process = Counting()
     requests = [asyncio.create_task(one_request(process, RATE)) for _ in range(6)]
     await asyncio.sleep(0)
-    requests[0].cancel()  # it asks for itself alone
+    requests[0].cancel()  # it asks only for itself
     requests[3].cancel()  # it waits with others
     found = await asyncio.gather(*requests, return_exceptions=True)
     assert [isinstance(one, asyncio.CancelledError) for one in found] == [True, False, False, True, False, False]

@@ -107,7 +107,7 @@ async def test_a_member_that_starts_delays_no_call_of_another_one(ada: Any, door
 async def test_a_call_that_was_cancelled_before_the_list_of_its_server_was_read_is_not_placed(
     ada: Any, door: Door, monkeypatch: pytest.MonkeyPatch, id: Any, elsewhere: bool
 ) -> None:
-    """`elsewhere`: the cancellation comes to another web process."""
+    """`elsewhere`: the cancellation reaches another web process."""
     heard: list[dict[str, Any]] = []
 
     def publish(topic: str, seq: int | None, kind: str, rows: Any = None, **more: Any) -> None:

@@ -93,7 +93,7 @@ class World:
         self.hints(f"subscription.{row.uid}")
 
     async def reads(self, row: Subscription, *, events: int = 0) -> None:
-        """A new version, of which the server sent so many notifications. They were counted before."""
+        """A new version, announced by this many notifications, which were already counted."""
 
         @transaction.atomic
         def write() -> None:
@@ -145,7 +145,7 @@ class Stream:
         self.told.put_nowait(json.loads(message)["params"]["uri"])
 
     async def looks(self) -> None:
-        """The stream begins to look at what it was told of; what it looks at later comes after that."""
+        """Wait until the stream reads what it was notified of. Later notifications come after that."""
         async with asyncio.timeout(30):
             while self.changes._follows_dirty:  # noqa: ASYNC110  it tells nobody
                 await asyncio.sleep(0.01)

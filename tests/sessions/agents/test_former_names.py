@@ -1,4 +1,4 @@
-"""A name that a tool had in a bundle before is explained to those who may use the tool, and to nobody else."""
+"""A name that a tool had in a bundle before is explained only to those who may use the tool."""
 
 from typing import Any
 

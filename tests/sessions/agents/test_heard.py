@@ -1,4 +1,4 @@
-"""A call that needed approval is answered once, by whichever way its agent hears the end; a further equal one is another."""
+"""A call that needed approval is answered once, however its agent learns the outcome. An equal call is a new one."""
 
 import asyncio
 import json

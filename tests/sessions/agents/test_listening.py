@@ -45,7 +45,7 @@ def token_with_one_in_flight(user: Any) -> str:
 
 
 def access_token(user: Any, seconds: float) -> str:
-    """Of a grant that goes on for a week."""
+    """A token from a grant that lasts a week."""
     now, server = timezone.now(), make_listed("files").server
     grant = AgentToken.objects.create(
         public_id=tokens.new_public_id(),

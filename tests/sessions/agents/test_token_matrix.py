@@ -113,7 +113,7 @@ def credentials(product: Product) -> list[Credential]:
 
 
 def requests(endpoint: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Server, verb, scope and params. What is asked of a bundle as a whole is asked of the first server."""
+    """Server, verb, scope and params. Requests for a bundle as a whole use the first server."""
     for verb, scope, params in VERBS:
         if endpoint != "matrix":
             yield endpoint, verb, scope, params

@@ -31,7 +31,7 @@ def ada(client: Client) -> Any:
 
 @pytest.fixture
 def task() -> ServerTask:
-    """It goes on although the worker of its call is gone; its session was closed meanwhile."""
+    """It continues although its call's worker is gone and its session was closed."""
     session = make_session("files", desired=Desired.CLOSED)
     call, now = make_call(session), timezone.now()
     Call.objects.update(state=CallState.OUTCOME_UNKNOWN, finished_at=now)

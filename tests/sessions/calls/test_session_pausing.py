@@ -1,4 +1,4 @@
-"""When two people pause, resume or retry at once, one order and one event are written; the second person sees that
+"""When two people pause, resume or retry at once, one order and one event are written; the second user sees that
 it is already done."""
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The explorer's pages: what stands in the address, what each person sees, and what works without script."""
+"""The explorer's pages: the URL, what each user sees, and what works without scripts."""
 
 import json
 import re

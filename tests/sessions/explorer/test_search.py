@@ -48,7 +48,7 @@ def pages(user: Any, text: str, limit: int, cursor: str = "") -> list[search.Res
 
 
 def newer_pages(user: Any, text: str, limit: int, cursor: str) -> list[search.ResultPage]:
-    """The newest first, as they stand above each other."""
+    """Newest first, in the order of the page."""
     read = [search.page(user, query(text), cursor, limit)]
     while read[0].newer:
         read.insert(0, search.page(user, query(text), read[0].newer, limit))
@@ -79,7 +79,7 @@ def pages_of_all_streams_follow_each_other_without_gap_or_repeat() -> None:
 
 @check
 def calls_whose_times_and_keys_disagree_stand_on_one_page_each() -> None:
-    """Two calls at once: the one that was placed first may be stored last."""
+    """Of two concurrent calls, the first requested may be stored last."""
     session, admin, now = make_session(), root(), timezone.now()
     for number in range(8):
         ended_call(session, f"tool{number}")

@@ -31,7 +31,7 @@ def named_folders(texts: Iterable[str]) -> list[str]:
     return sorted({path if Path(path).is_dir() else str(Path(path).parent) for path in found})
 
 
-@transaction.atomic  # a running worker sees all of it or nothing
+@transaction.atomic  # a running worker never sees half of it
 def make_session(
     slug: str = "files",
     *,

@@ -1,4 +1,4 @@
-"""What an authorization is told about its server."""
+"""The server settings that an authorization receives."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What becomes of a call whose run ends before its outcome is written."""
+"""The final state of a call whose run ends before its outcome is written."""
 
 import asyncio
 import json
@@ -276,7 +276,7 @@ def test_a_large_result_that_cannot_be_encrypted_is_not_stored_and_the_call_says
 
 
 class Slow(Session):
-    """Its server has answered none of its calls yet."""
+    """Its server has not answered any call yet."""
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease)

@@ -162,7 +162,7 @@ class World:
         return registering.register(Actor.of_user(self.admin), self.admin, self.registration(name))
 
     def stored(self, variable: str, value: str, name: str = "") -> Credential:
-        """One that an administrator stored."""
+        """A credential stored by an administrator."""
         self.unknown += 1
         name = name or f"Stored {self.unknown}"
         return vault.create(Actor.of_user(self.admin), self.admin, name, of_variable(variable, value))
@@ -207,7 +207,7 @@ def edit(world: World, variable: str, value: str, *, secret: bool = False) -> An
 
 
 def edit_into_a_command(world: World, variable: str, value: str) -> Any:
-    """A server of one's own behind a URL becomes one that runs a command."""
+    """The user's own URL server is changed to run a command."""
     url = Registration(name=f"Mine {variable}", transport=TransportKind.AUTO_HTTP, url="https://mcp.example.com/mcp")
     mine = registering.register(world.actor, world.user, url)
     data = replace(world.registration(mine.name, row(variable, value, secret=False)), slug=mine.slug)
@@ -466,7 +466,7 @@ def test_a_session_that_is_not_run_shows_the_reason_and_who_can_change_it(trap: 
 
 
 def test_what_one_may_declare_a_credential_still_fills(trap: Trap, admin_user: Any) -> None:
-    """The rule leaves what credentials are for: the token of one's own, which is data."""
+    """The rule still permits the purpose of credentials: the user's own token, which is data."""
     world = World(trap, admin_user, PERMISSIONS["call tools"])
     own_credential(world, "API_TOKEN", "of-my-own")
     found = {launch.spec.env()["API_TOKEN"] for launch in world.launches()}  # type: ignore[union-attr]  # all are stdio

@@ -57,7 +57,7 @@ class Database:
         return Transition.MADE
 
     async def write(self, fn: Callable[[], Any], *_: object, **__: object) -> None:
-        """Nothing of it is looked at."""
+        """Discards the write."""
 
     async def read(self, job: Callable[[], Any]) -> Launch:
         return self._launch

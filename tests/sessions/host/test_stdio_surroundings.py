@@ -110,7 +110,7 @@ def test_a_directory_goes_with_its_server_and_only_when_that_was_deleted(data: P
 
 
 def personal(server: Server, user: Any) -> tuple[Identity, list[Path]]:
-    """An identity, and what a program of its session left in the folders of its own."""
+    """An identity, and the files that its session's program left in its private folders."""
     identity = Identity.objects.create(server=server, kind=IdentityKind.PERSONAL, user=user, name=user.get_username())
     own = directories.confined(server.uid, identity.uid, None, reachable=False)
     work = directories.made(directories.work_of_session(server.uid, identity.uid))

@@ -1,4 +1,4 @@
-"""Work of a worker that nobody waits for: its server may be deleted while it runs."""
+"""Work in the background of a worker: its server may be deleted while it runs."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ def deleted() -> int:
 
 
 def left_alone(work: Callable[[], Any], caplog: pytest.LogCaptureFixture) -> str:
-    """What the log says after a task wrote this and nobody asked how it ended."""
+    """The log after a task wrote this and its result was never read."""
 
     async def write() -> None:
         asyncio.get_running_loop().set_exception_handler(unheard)

@@ -17,7 +17,7 @@ def person(site: Site) -> Browser:
 
 @pytest.fixture
 def server(site: Site) -> str:
-    """One that no worker holds, and no worker lives that could."""
+    """A server whose session no worker holds, with no worker alive."""
     site.do("no_workers")
     return str(site.do("server", f"s-{uuid.uuid4().hex[:8]}"))
 

@@ -51,7 +51,7 @@ async def test_a_socket_that_closed_while_its_call_was_placed_follows_nothing(hu
 
 
 async def test_a_topic_that_is_denied_when_it_is_checked_again_leaves_its_stream(hub: Any, socket: Socket) -> None:
-    """Otherwise the stream would be read for nobody as long as this process runs."""
+    """Otherwise this process would keep reading the stream without a listener."""
 
     async def sees_nothing(job: Callable[[], Any]) -> bool:
         return False

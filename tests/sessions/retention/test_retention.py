@@ -123,7 +123,7 @@ def test_the_bytes_of_contents_are_those_that_are_stored(session: McpSession) ->
 
 
 def elsewhere(work: Callable[[], object]) -> None:
-    """As another job does it, with a connection of its own. Ends with it."""
+    """Like another job, on a separate connection."""
 
     def run() -> None:
         try:

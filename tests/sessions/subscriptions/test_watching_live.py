@@ -124,7 +124,7 @@ def test_what_ended_and_was_resumed_before_its_worker_looked_is_read_again(
     share_worker()
     server, one, two = two_watched(era, ada, notes, note_server)
     ended = {"active": False, "state": SubscriptionState.ENDED, "state_since": timezone.now()}
-    Subscription.objects.filter(pk=one.pk).update(**ended)  # of which no worker is told
+    Subscription.objects.filter(pk=one.pk).update(**ended)  # no worker is notified of it
     for name in ("one", "two"):
         notes.write("second", name)
     await_text(two, "second")

@@ -144,7 +144,7 @@ def test_a_changed_package_is_not_run_and_a_new_version_waits_for_a_person(
     started_again(shop, session, 2)
     assert (shop.ran[-1], shop.registries.fetched) == ("first helped --flag", [])
 
-    # Other content under the pinned version, on a machine that has nothing of it.
+    # Other content under the pinned version, on a machine without a cached copy.
     shop.registries.publish("1.2.3", "thief")
     shop.forget_caches()
     shop.forget_installation(server)

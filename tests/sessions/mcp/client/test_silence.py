@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.mark.parametrize("listens", [False, True])
 async def test_an_idle_modern_session_whose_connection_leads_nowhere_is_given_up(listens: bool) -> None:
-    """A listen stream, which lasts without limit, is nothing that the server owes us."""
+    """A listen stream has no time limit, so it does not count as a pending response."""
     quick, feeds = Timeouts(keepalive_idle=0.2, keepalive_answer=0.3, keepalive_misses=2), Feeds()
     async with feeding(feeds) as url:
         port, path = url.removeprefix("http://127.0.0.1:").split("/", 1)
@@ -59,7 +59,7 @@ def pinged(answer: Script, session: str = "s") -> Script:
 
 
 async def test_a_session_whose_pings_are_refused_by_http_status_is_given_up() -> None:
-    """A server that restarted without its sessions, and says so in words that nobody recognises."""
+    """A server that restarted without its sessions, and reports this with an unknown error message."""
 
     async def refuse(asked: Asked, line: Line) -> None:
         error = {"code": -32000, "message": "Bad Request: Server not initialized"}

@@ -131,7 +131,7 @@ async def test_a_question_of_a_task_is_put_once_and_its_answer_reaches_the_task(
 
 
 class Deaf(TaskServer):
-    """Its tasks want no answer any more."""
+    """Its tasks no longer need an answer."""
 
     def _tasks_update(self, params: dict[str, Any], *_: Any) -> dict[str, Any]:
         super()._tasks_update(params)

@@ -55,7 +55,7 @@ def unconnected(spec: Spec, events: list[Event] | None = None, **more: Any) -> C
 
 @contextmanager
 def silent_address() -> Iterator[tuple[str, int]]:
-    """Where connections are neither accepted nor refused: the backlog is full, and nobody takes from it."""
+    """Where connections are neither accepted nor refused: the backlog is full, and nothing accepts from it."""
     with ExitStack() as sockets:
         listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):

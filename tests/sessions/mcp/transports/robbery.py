@@ -40,7 +40,7 @@ THIEF = Path(__file__).parents[3] / "peers" / "thief.py"
 CANARY = "canary-of-another-process"
 MIB = 1024 * 1024
 PROCESSES, MEMORY, FILE = 60, 512 * MIB, 8 * MIB
-#: one that every user reaches
+#: an interpreter that every user can execute
 INTERPRETER = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 SIGNALLED = (
     "import pathlib, os, signal, sys, time\n"

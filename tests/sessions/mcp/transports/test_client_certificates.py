@@ -196,7 +196,7 @@ def test_a_key_leaves_neither_a_file_nor_a_descriptor(tmp_path: Path, monkeypatc
 
 
 def test_a_key_with_a_passphrase_is_refused_and_no_one_is_asked_for_it() -> None:
-    """In a process of its own: OpenSSL would ask at the terminal, or wait for its standard input."""
+    """In a separate process: OpenSSL would ask at the terminal, or wait for its standard input."""
     client = made("eve", AUTHORITY)
     key = client.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"passphrase")).decode()
     program = f"from sessions.mcp.transports.tls import client_context\nclient_context({client.pem!r}, {key!r})"

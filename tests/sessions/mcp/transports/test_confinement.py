@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Outside /tmp, of which each server gets another one."""
+    """Outside /tmp, because each server gets a private /tmp."""
     made = Path(tempfile.mkdtemp(prefix="mcpadmin-confined-", dir="/var/tmp"))
     made.chmod(0o777)
     yield made

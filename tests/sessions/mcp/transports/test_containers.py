@@ -130,7 +130,7 @@ def test_no_container_survives_a_killed_worker(folder: Path) -> None:
 async def test_a_folder_can_be_granted_to_a_container_regardless_of_its_owner(
     grant: str, done: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what lies inside of it and is the server's own stays writable."""
+    """The server's own folders inside it stay writable."""
     await in_containers(monkeypatch)
     given = folder / "given"
     given.mkdir(mode=0o700)

@@ -105,7 +105,7 @@ async def test_a_notification_with_an_id_of_null_is_a_notification() -> None:
 
 
 async def test_an_unreadable_answer_that_names_no_request_ends_the_session() -> None:
-    """Nobody can tell whose answer it was, and that call would wait in vain."""
+    """It is unknown whose response it was, and that call would wait for nothing."""
     async with connected(script("server")) as made:
         with pytest.raises(ProtocolError) as caught:
             await made.client.call_tool("broken", {"line": '{"jsonrpc":"2.0","id":[ID],"result":{}}'})
