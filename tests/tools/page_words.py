@@ -98,6 +98,11 @@ BETTER: dict[str, str] = {
     r">\s*(?:Who|Way in)\s*<|\bWhy it asks\b": "User; Source; Reason",
     r"\bother clients pass over\b|\b[Ww]ith what only\b": "name what is in it; other clients ignore it",
     r"\bThere is no such\b": "This call does not exist.",
+    r"\b[Nn]obody\b": "no one",
+    r"\b[Bb]y turns\b": "alternately",
+    r"\bof theirs\b": "their",
+    r"\b[Ii]n vain\b": "without a response, without effect",
+    r"\b[Ss]hall\b": "must, will",
 }
 _ANY_RULE = re.compile("|".join(BETTER), re.MULTILINE)  # nearly no text meets one
 _RULES = [(re.compile(pattern, re.MULTILINE), words) for pattern, words in BETTER.items()]

@@ -30,6 +30,7 @@ LEFT = [
     "Only workers that carry it open this server.", "Held by", "How it was decided",
     "The words above and below are the server's own.", "until somebody resumes it", "It opens by itself.",
     "The server was deleted meanwhile.", "This is no certificate in PEM form.", "There is no such call.",
+    "A token that nobody uses.", "Both are read by turns.", "A server of theirs.", "It waits in vain.", "The call shall wait.",
 ]  # fmt: skip
 
 

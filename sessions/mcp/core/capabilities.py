@@ -73,7 +73,7 @@ def demand_answers(declared: Mapping[str, Any], answered: Collection[str]) -> No
     """ValueError if a capability is declared but no handler answers its method."""
     for name, method in (("elicitation", "elicitation/create"), ("sampling", "sampling/createMessage")):
         if name in declared and method not in answered:
-            raise ValueError(f"the capability {name} is declared, but nobody answers {method}")
+            raise ValueError(f"the capability {name} is declared, but no handler answers {method}")
 
 
 def in_force(capabilities: Mapping[str, Any], revision: Revision) -> dict[str, Any]:

@@ -287,7 +287,7 @@ async def test_a_capability_that_no_one_answers_is_our_own_fault() -> None:
     async def open_transport(**_: Any) -> Any:
         raise AssertionError("never opened")
 
-    with pytest.raises(ValueError, match="nobody answers sampling/createMessage"):
+    with pytest.raises(ValueError, match="no handler answers sampling/createMessage"):
         Client(open_transport, client_info=None, capabilities={"sampling": {}}, on_event=print)  # type: ignore[arg-type]  # not reached
 
 
