@@ -202,5 +202,5 @@ class CallViewer:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    """A number that JSON can represent."""
+    """Whether JSON can represent this number."""
     return type(value) is int or (type(value) is float and math.isfinite(value))
