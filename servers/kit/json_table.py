@@ -84,8 +84,9 @@ def _cell(value: Any, tree: Tree) -> str:
 
 def _long(text: str, size: str, whole: str, css: str) -> str:
     start = visible_html(text[:SHOWN]) + ("…" if len(text) > SHOWN else "")
+    attribute = visible_text(text).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return (
-        f'<td{_formula(text)} data-csv="{_attribute(text)}"><details class="jt-long{css}">'
+        f'<td{_formula(text)} data-csv="{attribute}"><details class="jt-long{css}">'
         f'<summary>{start} <span class="c">{size}</span></summary><div class="pre">{whole}</div></details></td>'
     )
 
@@ -100,7 +101,3 @@ def _is_number(text: str) -> bool:
         return isinstance(json.loads(text), int | float)
     except (ValueError, RecursionError):
         return False
-
-
-def _attribute(text: str) -> str:
-    return visible_text(text).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

@@ -61,7 +61,8 @@ class Tree:
         self, value: dict[str, Any] | list[Any], place: str, key: str, depth: int, comma: bool, pointer: str
     ) -> str:
         opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-        count = _count(value)
+        noun = "key" if isinstance(value, dict) else "item"
+        count = f"{len(value):,} {noun}{'' if len(value) == 1 else 's'}"
         if depth >= DEPTH:
             self.cut = True
             return (
@@ -179,8 +180,3 @@ def _quoted(text: str) -> str:
     for character, escaped in _ESCAPES:
         text = text.replace(character, escaped)
     return f'"{text}"'
-
-
-def _count(value: dict[str, Any] | list[Any]) -> str:
-    noun = "key" if isinstance(value, dict) else "item"
-    return f"{len(value):,} {noun}{'' if len(value) == 1 else 's'}"

@@ -62,7 +62,10 @@ def _is_glue(text: str, match: re.Match[str]) -> bool:
 
 
 def _marker(run: str) -> str:
-    names = "; ".join(_name(character) for character in run[:_SHOWN_OF_A_RUN])
+    names = "; ".join(
+        f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
+        for character in run[:_SHOWN_OF_A_RUN]
+    )
     title = f"{len(run)} hidden characters: {names}" if len(run) > 1 else f"hidden character: {names}"
     codes = " ".join(f"{ord(character):x}" for character in run)
     return f'<span class="hid" title="{escape(title)}" data-hid="{codes}">{escape(_codes(run))}</span>'
@@ -74,7 +77,3 @@ def _codes(run: str) -> str:
         return f"hidden text: {tagged[:200]}"
     codes = " ".join(f"U+{ord(c):04X}" for c in run[:_SHOWN_OF_A_RUN])
     return f"{codes} ×{len(run)}" if len(run) > _SHOWN_OF_A_RUN else codes
-
-
-def _name(character: str) -> str:
-    return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"

@@ -60,11 +60,7 @@ def format_duration(milliseconds: float) -> str:
     seconds = milliseconds / 1000
     if seconds < 59.95:
         return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
-    return _long_duration(round(seconds))
-
-
-def _long_duration(seconds: int) -> str:
-    minutes, rest = divmod(seconds, 60)
+    minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
     hours, rest = divmod(minutes, 60)

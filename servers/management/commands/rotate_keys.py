@@ -59,10 +59,16 @@ class Command(BaseCommand):
         if check:
             self._report(rotation.left())
             return
-        self._begin(retire=retire)
+        if not (retire and self._old()):  # otherwise, only old keys are to be removed
+            with _writing():
+                key = rotation.begin()
+            if key:
+                self.stdout.write(f"New key {key} in {settings.KEYRING_FILE}.")
         purge_drafts()
         progress = rotation.rotate(self._say)
-        self._note(progress.renewed)
+        with audited(OPERATOR) as trail:
+            details = {"key": keyring.load().current, "renewed": progress.renewed}
+            trail.note(AuditAction.KEYS_ROTATE, None, "key ring", details)
         if progress.broken or progress.newer:
             self._report(rotation.left())
         if progress.broken:
@@ -75,15 +81,6 @@ class Command(BaseCommand):
             return
         self.stdout.write(f"Every value is encrypted with {keyring.load().current}; {progress.renewed} were renewed.")
         self._retire(really=retire)
-
-    def _begin(self, *, retire: bool) -> None:
-        """Begin a rotation, unless only old keys are to be removed."""
-        if retire and self._old():
-            return
-        with _writing():
-            key = rotation.begin()
-        if key:
-            self.stdout.write(f"New key {key} in {settings.KEYRING_FILE}.")
 
     def _say(self, renewed: int) -> None:
         with suppress(BrokenPipeError):  # `| head` has read enough, which is no reason to stop in the middle
@@ -117,11 +114,6 @@ class Command(BaseCommand):
 
     def _report(self, rest: dict[str, int]) -> None:
         self.stdout.write(json.dumps({"current": keyring.load().current, "left": rest}))
-
-    def _note(self, renewed: int) -> None:
-        with audited(OPERATOR) as trail:
-            details = {"key": keyring.load().current, "renewed": renewed}
-            trail.note(AuditAction.KEYS_ROTATE, None, "key ring", details)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Values that a configuration asks the user for: VS Code's `inputs`, variables in the registry's `server.json`."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +16,14 @@ class Input:
 
 def inputs_of(given: Any) -> dict[str, Input]:
     """VS Code's `inputs`: promptString and pickString."""
-    rows = [row for row in given if isinstance(row, dict)] if isinstance(given, list) else []
-    return {row["id"]: _input(row) for row in rows if isinstance(row.get("id"), str)}
-
-
-def _input(row: Mapping[str, Any]) -> Input:
-    secret = row.get("password") is True
-    options = row.get("options")
-    choices = tuple(filter(None, (words(option) for option in options))) if isinstance(options, list) else ()
-    return Input(
-        words(row.get("description")), "" if secret else words(row.get("default")), secret, choices[:_MOST_CHOICES]
-    )
+    found = {}
+    for row in given if isinstance(given, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("id"), str):
+            secret, options = row.get("password") is True, row.get("options")
+            choices = tuple(filter(None, map(words, options))) if isinstance(options, list) else ()
+            default = "" if secret else words(row.get("default"))
+            found[row["id"]] = Input(words(row.get("description")), default, secret, choices[:_MOST_CHOICES])
+    return found
 
 
 def words(value: Any) -> str:

@@ -92,7 +92,10 @@ def _by_child(given: str) -> list[JsonPart]:
         raise _too_slow()
     if done.returncode != 0:  # a parser crashed, or there was not even enough memory for the answer
         raise Unreadable("Reading this configuration took too much memory.", "memory", "import_memory_mib")
-    return _answered(json.loads(done.stdout))
+    answer = json.loads(done.stdout)
+    if "parts" not in answer:
+        raise Unreadable(answer["words"], answer["code"], answer["limit"])
+    return [JsonPart(_restored(part["value"]), part["beside"]) for part in answer["parts"]]
 
 
 def _command(seconds: float) -> list[str]:
@@ -107,12 +110,6 @@ def _command(seconds: float) -> list[str]:
 
 def _too_slow() -> Unreadable:
     return Unreadable("Reading this configuration took too long, so it was stopped.", "time", "import_seconds")
-
-
-def _answered(answer: dict[str, Any]) -> list[JsonPart]:
-    if "parts" not in answer:
-        raise Unreadable(answer["words"], answer["code"], answer["limit"])
-    return [JsonPart(_restored(part["value"]), part["beside"]) for part in answer["parts"]]
 
 
 def _restored(value: Any) -> Any:
