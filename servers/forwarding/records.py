@@ -69,14 +69,14 @@ def _read(body: str) -> dict[str, Any] | None:
 # --- HTTP ----------------------------------------------------------------------------------------------------------------
 def http_items(records: Iterable[Record]) -> list[str]:
     """JSON objects, without line breaks."""
-    return [_http_item(record) for record in records]
-
-
-def _http_item(record: Record) -> str:
-    begun = f'{{"type":"audit.event","seq":{record.seq},"hash":"{record.hash}",'
-    if _read(record.body) is None:
-        return f'{begun}"event":null,"unreadable":true,"body":{json.dumps(record.body)}}}'
-    return f'{begun}"event":{record.body}}}'
+    items = []
+    for record in records:
+        if _read(record.body) is None:
+            event = f'null,"unreadable":true,"body":{json.dumps(record.body)}'
+        else:
+            event = record.body
+        items.append(f'{{"type":"audit.event","seq":{record.seq},"hash":"{record.hash}","event":{event}}}')
+    return items
 
 
 def http_body(items: list[str], *, lines: bool) -> bytes:

@@ -68,7 +68,20 @@ def _new_events(
     actor: Actor, user_id: int, found: Iterable[Payload], context: PayloadContext, hour: datetime
 ) -> list[Event]:
     """Runs in the caller's transaction."""
-    return [_event(actor, payload, context) for payload in found if _first(user_id, payload.pk, hour)]
+    return [
+        Event(
+            AuditAction.PAYLOAD_READ,
+            AuditOutcome.OK,
+            actor,
+            context.server,
+            identity_name=context.identity_name,
+            subject=context.subject[:300],
+            call_uid=context.call_uid,
+            details={"kind": payload.kind, "digest": payload.digest},
+        )
+        for payload in found
+        if _first(user_id, payload.pk, hour)
+    ]
 
 
 def _first(user_id: int, payload_id: int, hour: datetime) -> bool:
@@ -77,19 +90,6 @@ def _first(user_id: int, payload_id: int, hour: datetime) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, [user_id, payload_id, connection.ops.adapt_datetimefield_value(hour)])
         return bool(cursor.rowcount == 1)
-
-
-def _event(actor: Actor, payload: Payload, context: PayloadContext) -> Event:
-    return Event(
-        AuditAction.PAYLOAD_READ,
-        AuditOutcome.OK,
-        actor,
-        context.server,
-        identity_name=context.identity_name,
-        subject=context.subject[:300],
-        call_uid=context.call_uid,
-        details={"kind": payload.kind, "digest": payload.digest},
-    )
 
 
 def forget_old() -> int:
