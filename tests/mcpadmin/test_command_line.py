@@ -358,7 +358,7 @@ def watching() -> verbs._Watching:
 
 async def test_a_change_whose_contents_are_refused_is_reported_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
     watched = watching()
-    await watched._told(Reads(RpcError(-32002, "It is gone.")), ResourceUpdated("peer://a"))
+    await watched._received(Reads(RpcError(-32002, "It is gone.")), ResourceUpdated("peer://a"))
     assert json.loads(capsys.readouterr().out) == {
         "event": "resource_updated", "uri": "peer://a", "reason": "It is gone.",
     }  # fmt: skip
@@ -368,7 +368,7 @@ async def test_a_change_whose_contents_are_refused_is_reported_and_counts(capsys
 async def test_a_change_that_could_not_be_told_does_not_count(capsys: pytest.CaptureFixture[str]) -> None:
     watched, lost = watching(), TransportError(Fault.CONNECTION_LOST, "The connection ended.", may_have_run=True)
     with pytest.raises(TransportError):
-        await watched._told(Reads(lost), ResourceUpdated("peer://a"))
+        await watched._received(Reads(lost), ResourceUpdated("peer://a"))
     assert (watched._left, capsys.readouterr().out) == (1, "")
 
 
