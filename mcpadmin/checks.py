@@ -171,7 +171,7 @@ def _keys() -> Iterator[CheckMessage]:
     if settings.KEY_PROBLEM:
         yield Error(
             settings.KEY_PROBLEM,
-            hint="Make it readable, and its folder writable, for the user that runs mcpadmin.",
+            hint="Make it readable, and its folder writable, for the user that runs mcpadmin. Restore an empty file from your backup.",
             id="mcpadmin.E004",
         )
     elif settings.KEYRING or settings.KEYRING_COMMAND:

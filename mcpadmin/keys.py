@@ -4,6 +4,7 @@ checkpoints of the audit log.
 All live outside the database, in the data directory, readable by their owner only.
 """
 
+import errno
 import json
 import os
 import secrets
@@ -35,7 +36,11 @@ def _new_keyring() -> str:
 
 
 def read_or_create_secret_key(path: Path) -> str:
-    return path.read_text().strip() if path.exists() else _create(path, secrets.token_urlsafe(48)).strip()
+    """Raises OSError, also for an empty file, which a copy to a full disk leaves: every page would fail without a key."""
+    found = path.read_text() if path.exists() else _create(path, secrets.token_urlsafe(48))
+    if not found.strip():
+        raise OSError(errno.ENODATA, "empty file", str(path))
+    return found.strip()
 
 
 def ensure_keyring(path: Path) -> None:

@@ -57,7 +57,7 @@ def run(argv: list[str], others: Sequence[str] = ()) -> None:
         if stream is not None and not stream.isatty():
             streams.write_utf_8(stream)  # an export is JSON
     try:
-        execute_from_command_line(argv)
+        execute_from_command_line([PROGRAM, *argv[1:]])  # `python -m` has a path there, which no help should name
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:  # `| head` has read enough

@@ -17,7 +17,9 @@ from mcpadmin.setup import administrator_exists
 from mcpadmin.up.options import StartProblem
 from servers import instance
 from servers.advisory_locks import AdvisoryLock
-from servers.audit.proof import triggers
+from servers.audit.proof import checkpoints, triggers
+from servers.audit.proof.checkpoints import KeyReplaced
+from servers.audit.proof.key import KeyMissing
 from servers.audit.record import record_many
 from servers.crypto import SealError, missing_keys
 from servers.keyring import KeySource, described, source
@@ -79,6 +81,19 @@ def bring_up_to_date() -> int:
     finally:
         connections.close_all()
     return count
+
+
+def checkpoint_warnings() -> list[str]:
+    """A key that does not fit the log, as after a backup was restored without it, stops no call."""
+    try:
+        checkpoints.own_key()
+    except KeyMissing as problem:
+        return [f"No checkpoint of the audit log is signed. {problem} Restore it from your backup."]
+    except KeyReplaced as problem:
+        return [f"No checkpoint of the audit log is signed. {problem}"]
+    finally:
+        connections.close_all()
+    return []
 
 
 def _refuse_other_encodings() -> None:

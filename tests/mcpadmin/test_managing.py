@@ -124,3 +124,44 @@ def test_a_command_leaves_no_key_in_a_folder_of_something_else(tmp_path: Path) -
     assert done.returncode == 1
     assert f"mcpadmin cannot run: {tmp_path} is not empty, and nothing in it belongs to mcpadmin." in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", None])
+def test_a_start_says_that_the_checkpoint_key_is_not_that_of_the_log(tmp_path: Path, content: str | None) -> None:
+    key = tmp_path / "checkpoint_key.json"
+    copy_database(tmp_path / DATABASE)
+    copy_static_files(tmp_path)
+    signed = "from servers.audit.proof.checkpoints import StatementKind, sign; sign(StatementKind.REGULAR, 0, '')"
+    done = run(tmp_path, "manage.py", "shell", "--no-imports", "-c", signed)
+    assert done.returncode == 0, done.stderr
+    key.unlink()
+    if content is not None:
+        key.write_text(content)
+    said = run(tmp_path, "manage.py", "prepare")
+    assert said.returncode == 0
+    (warning,) = [line for line in said.stderr.decode().splitlines() if "checkpoint" in line.lower()]
+    assert warning.startswith("warning: No checkpoint of the audit log is signed.")
+    assert str(key) in warning
+    assert "estore" in warning
+
+
+def test_a_start_with_an_empty_secret_key_is_refused_and_names_the_file(tmp_path: Path) -> None:
+    copy_database(tmp_path / DATABASE)
+    (tmp_path / "secret_key").touch()
+    said = run(tmp_path, "manage.py", "prepare")
+    assert said.returncode == 1
+    (line,) = said.stderr.decode().splitlines()
+    assert f"(empty file: {tmp_path / 'secret_key'})" in line
+    assert "backup" in line
+
+
+@pytest.mark.parametrize("program", [("manage.py",), ("-m", "mcpadmin")])
+@pytest.mark.parametrize("words", [("help",), ("help", "rotate_keys"), ("rotate_keys", "--help")])
+def test_the_help_names_the_program_that_runs_commands(
+    tmp_path: Path, program: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    copy_database(tmp_path / DATABASE)
+    shown = run(tmp_path, *program, *words).stdout.decode()
+    assert f"{managing.PROGRAM} " in shown
+    assert "python -m django" not in shown
+    assert "__main__" not in shown

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from servers.advisory_locks import AdvisoryLock, in_transaction
 from servers.audit.proof import file, key
+from servers.audit.proof.key import SigningKey
 from servers.audit.proof.notes import EMPTY_HASH, NoteInvalid, Statement, opened, signed, stamp, time_of
 from servers.audit.record import CHAIN
 from servers.enums import StatementKind
@@ -65,13 +66,7 @@ def sign_regular() -> Checkpoint | None:
 
 def sign(kind: StatementKind, seq: int, digest: str, **more: str) -> Checkpoint:
     """Store a signed statement. Raises KeyMissing, KeyReplaced."""
-    signing = key.load()
-    newest = Checkpoint.objects.values_list("key_id", flat=True).first()
-    if newest is not None and newest not in {known.id.hex() for known in signing.trusted}:
-        raise KeyReplaced(
-            f"The newest checkpoint was signed with key {newest}, and this process has key {signing.public.id.hex()}. Restore "
-            f"the key file {settings.CHECKPOINT_KEY_FILE}, or run {settings.PROGRAM} checkpoint_key --replace."
-        )
+    signing = own_key()
     with transaction.atomic():
         one_at_a_time()
         statement = Statement(kind, seq, digest or EMPTY_HASH, timezone.now(), more)
@@ -83,6 +78,18 @@ def sign(kind: StatementKind, seq: int, digest: str, **more: str) -> Checkpoint:
             key_id=signing.public.id.hex(),
             note=signed(statement, signing.private, signing.public),
         )
+
+
+def own_key() -> SigningKey:
+    """Raises KeyMissing, and KeyReplaced where the file has not the key of this log."""
+    signing = key.load()
+    newest = Checkpoint.objects.values_list("key_id", flat=True).first()
+    if newest is not None and newest not in {known.id.hex() for known in signing.trusted}:
+        raise KeyReplaced(
+            f"The newest checkpoint was signed with key {newest}, and this process has key {signing.public.id.hex()}. Restore "
+            f"the key file {settings.CHECKPOINT_KEY_FILE}, or run {settings.PROGRAM} checkpoint_key --replace."
+        )
+    return signing
 
 
 def one_at_a_time() -> None:

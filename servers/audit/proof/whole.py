@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Count, Min
 
 from servers.audit import payloads
@@ -64,7 +65,7 @@ class Whole:
             return 1, ""
         for row in Checkpoint.objects.filter(seq__lte=self.cut.seq).order_by("seq"):
             if self._opened(row) is None:
-                meet(_forged(row))
+                meet(self._forged(row))
         left = AuditEvent.objects.filter(seq__lte=self.cut.seq).aggregate(first=Min("seq"), count=Count("seq"))
         first = self.first = left["first"]
         if first is None:
@@ -126,7 +127,7 @@ class Whole:
         for row in Checkpoint.objects.filter(seq__gte=first, seq__lte=last).order_by("seq"):
             one = self._opened(row)
             if one is None:
-                return Finding(row.seq, str(_forged(row)))
+                return Finding(row.seq, str(self._forged(row)))
             known.append(one)
         for one in sorted(known, key=lambda one: one.seq):
             if one.seq in self.unfit or checkpoints.void(one, self.restorations):
@@ -144,6 +145,14 @@ class Whole:
             return None
         return one if (one.seq, one.hash, one.kind) == (row.seq, row.hash, row.kind) else None
 
+    def _forged(self, row: Checkpoint) -> Broken:
+        if row.key_id in {known.id.hex() for known in self.trusted}:
+            return Broken(row.seq, f"The checkpoint of event {row.seq} in the database was forged or changed.")
+        return Broken(
+            row.seq,
+            f"The checkpoint of event {row.seq} in the database was signed with key {row.key_id}, which the key file {settings.CHECKPOINT_KEY_FILE} does not name. Either it was forged, or the key file is not that of this log: restore it from your backup, or run {settings.PROGRAM} checkpoint_key --replace.",
+        )
+
     def _beyond(self, meet: OnDamage) -> None:
         """Statements about events that the log does not have. The log may have grown since; it never shrinks."""
         newest = Checkpoint.objects.order_by("-seq").first()
@@ -152,7 +161,7 @@ class Whole:
         if newest is not None and newest.seq > last:
             one = self._opened(newest)
             if one is None:
-                meet(_forged(newest))
+                meet(self._forged(newest))
             else:
                 known.append(one)
         lost = [one for one in known if one.seq > last and not checkpoints.void(one, self.restorations)]
@@ -224,10 +233,6 @@ def _requested(event: AuditEvent) -> datetime | None:
         return event.at
     of_call = AuditEvent.objects.filter(call_uid=event.call_uid, action=AuditAction.CALL_REQUEST)
     return of_call.order_by("seq").values_list("at", flat=True).first()
-
-
-def _forged(row: Checkpoint) -> Broken:
-    return Broken(row.seq, f"The checkpoint of event {row.seq} in the database was forged or changed.")
 
 
 def _wrong(pk: int, row: Payload | None) -> str:

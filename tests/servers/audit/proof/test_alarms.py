@@ -202,3 +202,12 @@ def test_a_key_that_is_missing_once_more_raises_another_alarm() -> None:
     assert alarms.sound(AlarmKind.KEY, None, words) is None
     log.fill(2)  # the key is back, and signs
     assert alarms.sound(AlarmKind.KEY, None, words) is not None
+
+
+def test_the_key_of_another_log_is_told_from_a_forgery_of_our_own_key(settings: Any, tmp_path: Path) -> None:
+    log.fill(2)
+    row = Checkpoint.objects.get()
+    log.new_key(settings, tmp_path)
+    words = str(verify().reason)
+    assert f"signed with key {row.key_id}, which the key file {settings.CHECKPOINT_KEY_FILE} does not name" in words
+    assert "restore it from your backup" in words
