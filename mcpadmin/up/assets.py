@@ -51,6 +51,8 @@ def _build(found: dict[str, Any], draft: Path) -> None:
             target.save(path, file)
     paths = {*found, *bundles.write(draft)}
     for original, _hashed, processed in target.post_process({path: (target, path) for path in paths}):
+        if isinstance(processed, OSError):  # the disk is full: no file is to blame
+            raise processed
         if isinstance(processed, Exception):
             raise RuntimeError(f"static file {original} cannot be prepared") from processed
 

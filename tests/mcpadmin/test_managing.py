@@ -165,3 +165,13 @@ def test_the_help_names_the_program_that_runs_commands(
     assert f"{managing.PROGRAM} " in shown
     assert "python -m django" not in shown
     assert "__main__" not in shown
+
+
+def test_static_files_that_cannot_be_written_are_reported_in_one_line(tmp_path: Path) -> None:
+    copy_database(tmp_path / DATABASE)
+    (tmp_path / "static.new").touch()  # where the folder is made: it cannot be, as on a full disk
+    said = run(tmp_path, "manage.py", "prepare")
+    assert said.returncode == 1
+    (line,) = said.stderr.decode().splitlines()
+    assert line.startswith(f"mcpadmin cannot run: the data directory {tmp_path} cannot be used (")
+    assert "static.new" in line

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from mcpadmin import setup
-from mcpadmin.up import assets, database, ready
+from mcpadmin.up import assets, database, preflight, ready
 from mcpadmin.up.options import StartProblem
 
 
@@ -42,5 +42,7 @@ class Command(BaseCommand):
 
     def _collect(self) -> None:
         begin = monotonic()
-        if files := assets.collect():
+        with preflight.usable(settings.DATA_DIR):
+            files = assets.collect()
+        if files:
             self.stdout.write(f"static files ready in {monotonic() - begin:.2f} s ({files} collected)")
