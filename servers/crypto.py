@@ -89,7 +89,7 @@ def open_bytes(sealed: bytes | memoryview, *, key_id: str, table: str, uid: UUID
         return _opened(cipher, data, key_id, table, uid, field)
     except InvalidTag as exc:
         raise SealBroken(
-            f"The encrypted {field} of {table} {uid} was changed or moved. Enter the value again."
+            f"The encrypted {field} of {table} {uid} was changed or moved, or the key ring has another key {key_id}. Restore the key ring, or enter the value again."
         ) from exc
 
 
@@ -105,7 +105,7 @@ def resealed(sealed: bytes, *, key_id: str, table: str, uid: UUID, field: str) -
         wrapped, new_id = _wrap(data_key, random_bytes(_NONCE_BYTES), table, _bound_to(data, uid), field)
     except InvalidTag as exc:
         raise SealBroken(
-            f"The encrypted {field} of {table} {uid} was changed or moved. Enter the value again."
+            f"The encrypted {field} of {table} {uid} was changed or moved, or the key ring has another key {key_id}. Restore the key ring, or enter the value again."
         ) from exc
     return data[:1] + wrapped + data[1 + _WRAPPED_BYTES :], new_id
 
@@ -198,3 +198,20 @@ def missing_keys() -> list[str]:
     for place in sealed_fields():
         used.update(place.rows().values_list(place.key_field, flat=True).distinct())
     return sorted(used - keyring.load().ciphers.keys())
+
+
+def wrong_keys() -> list[str]:
+    """Ids of keys in the key ring that do not open the newest value of any column that names them: keys of another
+    installation, perhaps, whose ids are often the same."""
+    ring = keyring.load().ciphers
+    opens: dict[str, bool] = {}
+    for place in sealed_fields():
+        for key_id in set(place.rows().values_list(place.key_field, flat=True).distinct()) & ring.keys():
+            row = place.rows().filter(**{place.key_field: key_id}).order_by("-pk").values("uid", place.field).first()
+            try:
+                if row is not None:
+                    open_bytes(row[place.field], key_id=key_id, table=place.table, uid=row["uid"], field=place.field)
+                    opens[key_id] = True
+            except SealBroken:
+                opens.setdefault(key_id, False)
+    return sorted(key_id for key_id, one in opens.items() if not one)

@@ -21,7 +21,7 @@ from servers.audit.proof import checkpoints, triggers
 from servers.audit.proof.checkpoints import KeyReplaced
 from servers.audit.proof.key import KeyMissing
 from servers.audit.record import record_many
-from servers.crypto import SealError, missing_keys
+from servers.crypto import SealError, missing_keys, wrong_keys
 from servers.keyring import KeySource, described, source
 
 #: labels of the apps whose migrations are mcpadmin's own
@@ -81,6 +81,20 @@ def bring_up_to_date() -> int:
     finally:
         connections.close_all()
     return count
+
+
+def keyring_warnings() -> list[str]:
+    """No reason to refuse: a person who has lost a key for good puts another one in its place."""
+    try:
+        wrong = wrong_keys()
+    finally:
+        connections.close_all()
+    if not wrong:
+        return []
+    keys = ", ".join(wrong)
+    return [
+        f"What the database contains encrypted with key {keys} cannot be decrypted with the key of that name. {described()} may be that of another installation. {_KEYRING_REMEDIES[source()]}"
+    ]
 
 
 def checkpoint_warnings() -> list[str]:

@@ -207,6 +207,17 @@ def test_keys_that_rows_need_and_the_ring_lacks_are_listed(ring: Callable[..., P
     assert crypto.missing_keys() == ["drafted", "gone", "vault", "webhook"]
 
 
+@pytest.mark.django_db
+def test_a_key_of_another_installation_is_found_though_it_has_the_same_name(ring: Callable[..., Path]) -> None:
+    ring("k1")
+    uid = uuid4()
+    sealed, key_id = crypto.seal("secret", table="servers_credential", uid=uid, field="sealed")
+    Credential.objects.create(uid=uid, name="A", kind="bearer", sealed=sealed, key_id=key_id, sealed_at=timezone.now())
+    assert crypto.wrong_keys() == []
+    ring("k1")
+    assert crypto.wrong_keys() == ["k1"]
+
+
 def test_every_column_that_holds_sealed_values_is_known_to_the_rotation() -> None:
     sealed = {
         (model._meta.label, field.name)

@@ -36,7 +36,7 @@ class Command(BaseCommand):
             done = f"{count} migrations applied" if count else "nothing to migrate"
             self.stdout.write(f"database ready in {monotonic() - begin:.2f} s ({done})")
             collecting.result()
-        warnings += database.checkpoint_warnings()
+        warnings += [*database.keyring_warnings(), *database.checkpoint_warnings()]
         link = setup.link(settings.PUBLIC_URL) if database.needs_administrator() else ""
         return {"held": database.why_held(), "setup_link": link, "warnings": warnings}
 
