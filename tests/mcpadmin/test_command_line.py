@@ -373,12 +373,12 @@ async def test_a_change_that_could_not_be_told_does_not_count(capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("calling", "told", "status"),
+    ("calling", "printed", "status"),
     [(False, None, 130), (True, None, 5), (True, ExitStatus.SUCCESS, 0)],
     ids=["nothing was called", "a call was sent", "its result was written"],
 )
 def test_an_interruption_while_the_event_loop_ends_says_what_became_of_the_call(
-    calling: bool, told: ExitStatus | None, status: int, monkeypatch: pytest.MonkeyPatch
+    calling: bool, printed: ExitStatus | None, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop gives the signals back before its end, for a moment that no process can be made to wait in."""
 
@@ -386,7 +386,7 @@ def test_an_interruption_while_the_event_loop_ends_says_what_became_of_the_call(
         running.close()
         raise KeyboardInterrupt
 
-    reached = Connection("http://127.0.0.1:9", "mca_x", calling=calling, told=told)
+    reached = Connection("http://127.0.0.1:9", "mca_x", calling=calling, printed=printed)
     monkeypatch.setattr(verbs, "_read", lambda given: reached)
     monkeypatch.setattr(asyncio, "run", interrupted)
     assert verbs.run(Namespace(output="json", timeout=None)) == status
