@@ -134,6 +134,27 @@ def test_a_suggestion_completes_a_bare_host_and_splits_a_command_line() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "htp:/example.com/mcp",
+        "http:/example.com/mcp",
+        "https:example.com/mcp",
+        "https;//example.com/mcp",
+        "https//example.com/mcp",
+        "gateway:8080/mcp",
+    ],
+)
+def test_a_mistyped_url_is_refused_and_not_registered_as_a_command(text: str) -> None:
+    with pytest.raises(ValidationError, match="looks like a URL"):
+        suggest(text)
+
+
+def test_a_command_with_a_colon_is_still_a_command() -> None:
+    for text in ("docker run acme/notes:1.2", "C:/tools/server.exe", "npx -y @acme/notes --url http://localhost:3000"):
+        assert suggest(text).transport == TransportKind.STDIO
+
+
+@pytest.mark.parametrize(
     "path",
     ["/", "/.", "//", "/proc", "/./proc", "//proc/self", "/proc/.", "/sys//kernel", "/dev/./sda", "srv", "/a/../b"],
 )

@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass, field
 
+from django.core.exceptions import ValidationError
+
 from servers.enums import TransportKind
 from servers.registration.forms.uses import use
 from servers.validators import split_command_line
@@ -13,6 +15,8 @@ _WEBSOCKET = re.compile(r"wss?://", re.IGNORECASE)
 _HOST = re.compile(
     r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|[a-z0-9-]+(?:\.[a-z0-9-]+)+)(?::\d{1,5})?/\S*|localhost:\d+", re.I
 )
+# "htp:/example.com", "https;//example.com", "https//example.com". One letter before the colon is a drive of Windows.
+_MISTYPED_URL = re.compile(r"[a-z]{2,}[a-z0-9.+-]*[:;]\S+|(?:https?|wss?)//\S+", re.IGNORECASE)
 _LOCAL = re.compile(r"(?:localhost|127\.)", re.IGNORECASE)
 
 
@@ -34,13 +38,15 @@ def transport_of(url: str) -> TransportKind:
 
 
 def suggest(text: str) -> Suggestion:
-    """A URL or a bare host means HTTP or WebSocket, anything else is a command line. Raises ValidationError if the
-    command line has unmatched quotes."""
+    """A URL or a bare host means HTTP or WebSocket, anything else is a command line. Raises ValidationError for a
+    mistyped URL, which would otherwise be started as a program, and for a command line with unmatched quotes."""
     text = text.strip()
     if _URL.match(text):
         return Suggestion(transport_of(text), url=text)
     if _HOST.fullmatch(text):
         scheme = "http" if _LOCAL.match(text) else "https"
         return Suggestion(TransportKind.AUTO_HTTP, url=f"{scheme}://{text}")
+    if _MISTYPED_URL.fullmatch(text):
+        raise ValidationError("This looks like a URL. Start it with https://, http://, wss:// or ws://.", code="scheme")
     command, arguments = split_command_line(text)
     return Suggestion(TransportKind.STDIO, command=command, arguments=arguments)
