@@ -539,3 +539,14 @@ def test_what_may_have_run_is_repeated_only_with_an_approval_where_the_policy_sa
     AgentPolicy.objects.filter(pk=policy.pk).update(trusts_annotations=True)
     policy_check.memory.forget()
     assert repeated(6, annotations={"idempotentHint": True}).state == CallState.REQUESTED
+
+
+def test_a_call_that_waits_for_approval_does_not_count_as_in_flight(ada: Any, settings: Any) -> None:
+    settings.AGENT_CALLS_IN_FLIGHT = 1
+    session = make_listed("files")
+    principal, check = principal_of(token_of(ada), ""), PolicyCheck()
+    place(check, principal, "files", "echo", number=1)
+    with pytest.raises(idempotency.TooManyRunning):
+        place(check, principal, "files", "echo", number=2)
+    rule(session, PolicyEffect.ASK)
+    assert place(check, principal, "files", "echo", number=2).state == CallState.HELD
