@@ -8,7 +8,7 @@ from django.db.models.functions import Coalesce
 from servers.crypto import sealed_fields
 from servers.enums import JobKind, JobState
 from servers.jobs.lifecycle import RETRIES, open_job
-from servers.kit.words import Look, format_count
+from servers.kit.words import Look, format_all
 from servers.models import BackgroundJob
 
 _LOOKS = {
@@ -49,7 +49,7 @@ class JobRow:
 
     @property
     def verified(self) -> str:
-        return f"All {format_count(int(self.job.result.get('checked', 0)), 'event')} verified"
+        return f"{format_all(int(self.job.result.get('checked', 0)), 'event')} verified"
 
 
 @dataclass(frozen=True)

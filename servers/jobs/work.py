@@ -13,7 +13,7 @@ from servers.crypto import missing_keys
 from servers.enums import AlarmKind, JobKind
 from servers.jobs.lifecycle import JobOutcome
 from servers.jobs.running import JobProgress, does
-from servers.kit.words import format_count
+from servers.kit.words import format_all, format_count
 from servers.registration.drafts import purge_drafts
 
 
@@ -31,7 +31,7 @@ def verify_log(progress: JobProgress) -> JobOutcome:
     result |= {"signed": verdict.signed_seq} if verdict.signed_seq else {}
     result |= {"warning": verdict.warning} if verdict.warning else {}
     if verdict.ok:
-        return JobOutcome(True, f"All {format_count(verdict.checked, 'event')} verified.", result)
+        return JobOutcome(True, f"{format_all(verdict.checked, 'event')} verified.", result)
     reason, unknown = verdict.reason, verdict.unknown
     if unknown is not None and not misfits:
         alarms.sound(AlarmKind.BROKEN, unknown.seq, str(unknown))

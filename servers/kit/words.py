@@ -51,6 +51,11 @@ def format_count(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
+def format_all(count: int, noun: str) -> str:
+    """`1 event`, `All 1,204 events`."""
+    return format_count(count, noun) if count == 1 else f"All {format_count(count, noun)}"
+
+
 def format_duration(milliseconds: float) -> str:
     """`812 ms`, `1.24 s`, `30.0 s`, `2 min 05 s`, `1 h 04 min`, `6 d 04 h`."""
     if milliseconds < 1:

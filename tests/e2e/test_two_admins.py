@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.peers.peers import peer_command
+from tests.tools.stack import ADMIN
 
 pytestmark = [pytest.mark.browser, pytest.mark.up, pytest.mark.slow]
 
@@ -29,6 +30,16 @@ def test_the_second_of_two_admins_who_save_sees_the_difference_and_loses_nothing
     expect(bob.page.get_by_text("Saved.", exact=True)).to_be_visible()
     row = stack.rows("SELECT description, version FROM servers_server WHERE name = 'Edited by two'")[0]
     assert (row["description"], row["version"]) == ("what bob wrote", 3)
+
+
+def test_enter_in_a_field_of_the_settings_saves_them_and_adds_no_row(stack, walker) -> None:
+    stack.manage("register_server", "--user", ADMIN[0], "--name", "By enter", "--url", "http://127.0.0.1:9/mcp")
+    ada = walker(stack, signed_in=True)
+    ada.open("/servers/by-enter/settings/")
+    ada.page.locator("#server-form input[name=name]").fill("Saved by enter")
+    ada.page.keyboard.press("Enter")
+    expect(ada.page.get_by_text("Saved.")).to_be_visible()
+    expect(ada.page.get_by_role("heading", name="Saved by enter")).to_be_visible()
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["script", "no-script"])

@@ -6,6 +6,8 @@ where the HTTP binding of the specification names one.
 
 import abc
 import contextlib
+import os
+import re
 import ssl
 from collections.abc import Awaitable, Iterator
 from typing import Final, Protocol
@@ -19,6 +21,9 @@ from ..core.versions import Revision
 from .proxy import ProxyError
 
 __all__ = ["HttpError", "Outgoing", "Receiver", "RefusedByPolicy", "Transport", "TransportError", "translated"]
+
+#: in the words of asyncio for a host with several addresses
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 class Receiver(Protocol):
@@ -164,7 +169,10 @@ def connect_error(error: OSError) -> McpError:
         return TransportError(Fault.CONNECTION_REFUSED, str(error), may_have_run=False)
     if isinstance(error, NameNotResolved):
         return TransportError(Fault.DNS_FAILED, str(error), may_have_run=False)
-    reason = error.strerror or str(error) or type(error).__name__
+    # asyncio's own words name a call of Python ("Connect call failed ('127.0.0.1', 9)"), the number says what happened.
+    found = _ERRNO.search(str(error))
+    number = error.errno or (int(found[1]) if found else 0)
+    reason = os.strerror(number) if number > 0 else error.strerror or str(error) or type(error).__name__
     return TransportError(Fault.CONNECTION_REFUSED, f"Could not connect: {reason[:200]}.", may_have_run=False)
 
 

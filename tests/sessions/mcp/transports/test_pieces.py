@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sessions.mcp.core.backoff import Backoff
 from sessions.mcp.core.errors import Fault, ProtocolError
 from sessions.mcp.core.limits import Limits
+from sessions.mcp.transports.base import connect_error
 from sessions.mcp.transports.inflate import Inflater
 from sessions.mcp.transports.sse import events
 from sessions.mcp.transports.stdio.framing import Lines, Oversized, TailBuffer, shortened
@@ -224,3 +225,12 @@ def test_backoff_grows_to_its_ceiling_and_never_ends() -> None:
 def test_the_servers_own_wish_to_wait_wins() -> None:
     assert Backoff().delay(retry_after=17.0) == 17.0
     assert Backoff().delay(retry_after=1e9) == 3600.0
+
+
+def test_a_refused_connection_is_told_in_words_of_the_system_and_not_of_python() -> None:
+    one = OSError(111, "Connect call failed ('127.0.0.1', 9)")
+    several = OSError(
+        "Multiple exceptions: [Errno 111] Connect call failed ('::1', 9, 0, 0), [Errno 111] Connect call failed"
+    )
+    for problem in (one, several):
+        assert str(connect_error(problem)).endswith("Could not connect: Connection refused.")
