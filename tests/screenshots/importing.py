@@ -37,7 +37,7 @@ def preview_import(page: Page) -> None:
 def apply_import(page: Page) -> None:
     """Skip every importable entry, so that repeating the screenshot finds the same product."""
     preview_import(page)
-    for skipped in ("github", "linear"):
+    for skipped in ("github", "linear", "files"):
         page.get_by_role("group", name=f"Action for {skipped}").get_by_label("Skip").check()
     page.get_by_role("button", name="Import", exact=True).click()
     page.get_by_role("heading", name="Import result").wait_for()
