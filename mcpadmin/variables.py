@@ -414,7 +414,8 @@ VARIABLES: dict[str, tuple[Variable, ...]] = {
         ),
         Variable(
             "MCPADMIN_DRAIN_SECONDS",
-            "How long a stopping worker waits for calls in flight. `up` sets it to 7.",
+            "How long a stopping worker waits for calls in flight, and a stopping web process for the requests of agents. "
+            "`up` sets it to 7.",
         ),
         Variable(
             "MCPADMIN_WORKERS",

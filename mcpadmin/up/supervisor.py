@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,8 @@ STOP_SECONDS = 8.6
 LAST_SECONDS = 0.7
 STATIC_MANIFEST = "static/staticfiles.json"  # in the data directory; written last by the first collection
 OWN_ADDRESS = {"web": "REDIS_URL_WEB", "worker": "REDIS_URL_WORKER"}
-STOP_ORDER = ("web", "worker", "valkey")
+#: Web processes and workers stop together: agents wait at the web for calls that the workers still finish.
+STOP_ORDER = (("web", "worker"), ("valkey",))
 
 
 def valkey_part(directory: Path, socket_file: Path, password: str) -> Part:
@@ -82,7 +83,8 @@ def web_parts(count: int, listening: int, reports: int, prepared: int, secrets: 
     argv = (sys.executable, "-m", "mcpadmin.web.daphne", *options_of_daphne.split(), "mcpadmin.asgi:application")
     env = {ready.REPORTS_VARIABLE: str(reports), ready.PREPARED_VARIABLE: str(prepared)}
     descriptors = (listening, reports, prepared)
-    return [Part(name, "web", argv, 0.9, descriptors, env=env, secrets=secrets) for name in names]
+    grace = DRAIN_SECONDS + 0.4
+    return [Part(name, "web", argv, grace, descriptors, env=env, secrets=secrets) for name in names]
 
 
 def worker_parts(count: int, prepared: int, secrets: Mapping[str, str]) -> list[Part]:
@@ -276,12 +278,12 @@ class Children:
         await asyncio.shield(child.exited)
         return child
 
-    async def stop(self, order: Iterable[str], hurry: asyncio.Event) -> None:
+    async def stop(self, order: Iterable[Collection[str]], hurry: asyncio.Event) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         await asyncio.gather(*(job.stop(job.part.grace, hurry) for job in list(self._jobs.values())))
-        for role in order:
-            stage = [part_supervisor for part_supervisor in self.part_supervisors if part_supervisor.part.role == role]
-            reserve = 0 if role == "valkey" else LAST_SECONDS
+        for roles in order:
+            stage = [part_supervisor for part_supervisor in self.part_supervisors if part_supervisor.part.role in roles]
+            reserve = 0 if "valkey" in roles else LAST_SECONDS
             at_most = max(0.1, deadline - reserve - time.monotonic())
             await asyncio.gather(*(part_supervisor.stop(at_most, hurry) for part_supervisor in stage))
         self._loop.remove_signal_handler(signal.SIGCHLD)

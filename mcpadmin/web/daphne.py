@@ -12,15 +12,17 @@ from daphne.cli import CommandLineInterface
 from twisted.internet.defer import Deferred
 
 from mcpadmin.web.connections import Connections
-from mcpadmin.web.protocol import Factory, WebSocketFactory
+from mcpadmin.web.protocol import Factory, WebSocketFactory, WebSocketProtocol
 from servers import limits, open_files
 
 logger = logging.getLogger(__name__)
 
 #: kept free for the database, Redis, static files and child processes
 RESERVED = 256
-#: for requests of agents when this process stops; `up` allows 0.9 s in total
-DRAIN_SECONDS = 0.5
+#: what remains of the time for requests of agents, to end this process in an orderly way
+ENDING_SECONDS = 0.5
+#: WebSocket close code *going away* (RFC 6455, section 7.4.1)
+GOING_AWAY = 1001
 
 
 def require_scalable_loop(loop: Any) -> None:
@@ -56,10 +58,18 @@ class Server(daphne_server.Server):
             await protocol.taken()
 
     def kill_all_applications(self) -> Any:
-        """Notify agents and let their requests finish before the rest is stopped."""
-        from sessions.agents.asgi import drain  # noqa: PLC0415  # the application is loaded by now
+        """Accept nothing and close live pages, then let the requests of agents finish: the workers, which stop at the
+        same time, finish their calls."""
+        from django.conf import settings  # noqa: PLC0415  # the application is loaded by now
 
-        draining = Deferred.fromFuture(asyncio.ensure_future(drain(DRAIN_SECONDS)))
+        from sessions.agents.asgi import drain  # noqa: PLC0415  # as above
+
+        for listener in self.listeners:
+            listener.addCallback(lambda port: port.stopListening())
+        for protocol in list(self.connections):
+            if isinstance(protocol, WebSocketProtocol) and protocol.state == protocol.STATE_OPEN:
+                protocol.serverClose(GOING_AWAY)
+        draining = Deferred.fromFuture(asyncio.ensure_future(drain(settings.DRAIN_SECONDS - ENDING_SECONDS)))
         return draining.addBoth(lambda _: self._kill())
 
     def _kill(self) -> Any:
