@@ -86,7 +86,7 @@ class Handler(ASGIHandler):
         response._handler_class = type(self)
         for connection in connections.all(initialized_only=True):
             if connection.vendor == "sqlite":  # PostgreSQL has a pool of its own
-                connection.close_at = None  # for the next request of this thread, which would read the schema anew
+                connection.close_at = None  # for the next request of this thread, which would read the schema again
         if response.streaming:
             close_old_connections()  # what it reads while it is sent, it reads in another thread
         else:

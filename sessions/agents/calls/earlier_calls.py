@@ -28,7 +28,7 @@ _WHERE: Final = {
     UNHEARD: "agent.token_id = %s AND agent.same = %s AND one.created_at > %s AND agent.unheard_at IS NOT NULL",
 }
 
-#: The states stand in the text: with parameters, PostgreSQL could not tell how few calls are running. The plus keeps
+#: The states are part of the text: with parameters, PostgreSQL could not tell how few calls are running. The plus keeps
 #: SQLite from reading all calls that the user ever made.
 _RUNNING: Final = """
 SELECT agent.token_id, COUNT(*) FROM {Call} one JOIN {AgentCall} agent ON agent.call_id = one.id
